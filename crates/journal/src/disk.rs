@@ -23,6 +23,11 @@ pub trait Disk: Send + Sync {
     fn delete(&self, name: &str) -> io::Result<()>;
     /// Makes every creation, renaming and deletion so far durable.
     fn sync_directory(&self) -> io::Result<()>;
+    /// Names the time within which nothing that was written goes, synced or not, when a process dies: the kernel's
+    /// present run. 0 where that is not known.
+    fn boot(&self) -> u64 {
+        0
+    }
 }
 
 /// An open file.

@@ -10,12 +10,42 @@
 //! - What is recovered is a prefix of what was written, and holds every group that was ever reported synced.
 //! - What recovery cut never comes back, whatever is appended and crashes later.
 //! - Damage above the last position known synced is a torn tail and is cut; damage at or below it refuses to start,
-//!   naming file and offset (Corrections 82). Every group's header says what was known synced when it was written.
+//!   naming file and offset (Corrections 82), unless the caller accepts the loss, which is then told.
 //! - A failed write undoes the group ([`LogError::NotWritten`]); a failed sync closes the log for good. What it left
 //!   in the kernel's cache is not believed to be on disk: recovery writes it again before it calls it synced.
 //!
 //! What is assumed of the disk: a sector of 512 bytes is written whole or not at all (its neighbours on a page may be
 //! torn), and a file's sync and a directory's sync keep what they promise.
+//!
+//! # What is noticed
+//!
+//! How far the log was synced is told by the manifest (as of its writing), by every segment's and group's header (as
+//! of theirs), and by the newest **mark**, which is written after each sync and before anybody hears of it. So a log
+//! whose last synced group is damaged, zeroed or gone with its segment is refused:
+//!
+//! - *After the death of a process* always: the kernel keeps a mark that was written. It also keeps what was not
+//!   synced. Therefore a mark of the same run of the kernel says too which group was the last one written and which
+//!   segment the newest, and a log that ends before is refused as well.
+//! - *After a loss of power at rest*: the mark is synced by itself when a sync finds nothing new
+//!   ([`Log::begin_idle_sync`]), once after each sync that is followed by rest.
+//! - *After a loss of power under load*: the headers of later groups tell all syncs but the last one or two.
+//!
+//! Not noticed is the damage of
+//!
+//! - the last synced groups, if the power goes before their mark and before anything written behind them is durable.
+//!   They look like groups that were never synced. A disk that keeps its promise does not damage them;
+//! - groups that were written after the last mark and not synced, zeroed from where a group begins. Damaged otherwise
+//!   they are cut, and [`Recovered::cut`] says so;
+//! - a directory that is as a whole older than it was, or empty: it is consistent. A manifest alone that is older than
+//!   the log or the marks is refused.
+//!
+//! Why a mark may be trusted: it claims what a finished sync or a finished write has made true, and nothing makes it
+//! false later, since groups are not overwritten and a segment is not recycled before a checkpoint stands above it,
+//! which the marks of later segments say, too; an opening that cuts replaces both marks, after the manifest and before
+//! it recycles anything. Marks alternate between two sectors: a damaged or half-written one leaves the one before it.
+//!
+//! A sync costs one write of 72 bytes into the page cache more, a sync behind which nothing follows within the caller's
+//! period one sync of that page more.
 //!
 //! # Files
 //!
@@ -23,6 +53,7 @@
 //! |---|---|
 //! | `manifest` | identity, incarnation, epoch, checkpoints, how the last process ended; replaced atomically |
 //! | `manifest.tmp` | the next manifest, while it is written |
+//! | `marks` | how far the log was synced and written; two slots, overwritten in turn |
 //! | `segment-GENERATION` | a part of the log; 16 hexadecimal digits |
 //! | `spare-GENERATION` | a truncated segment that will be used again |
 //! | `checkpoint-NUMBER` | a checkpoint |
@@ -82,7 +113,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `ANBM` |
-//! | 4 | 2 + 2 | version, flags (1: the last process ended in order) |
+//! | 4 | 2 + 2 | version, flags (1: the last process ended in order; 2: there are marks) |
 //! | 8 | 16 | identity of the directory |
 //! | 24 | 4 | incarnation |
 //! | 28 | 4 | epoch |
@@ -90,13 +121,32 @@
 //! | 40 | 4 | count of checkpoints, newest first |
 //! | 44 | 32 each | number, group it stands after, first generation replay needs, size of the file |
 //! | | 4 | CRC32 |
+//!
+//! **Mark**, 72 bytes at offset 0 or 512 of `marks`; its checksum is not seeded:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | magic `ANBY` |
+//! | 4 | 2 + 2 | version, flags (0) |
+//! | 8 | 8 | number of the mark; the greater one counts |
+//! | 16 | 8 | newest group known synced |
+//! | 24 | 8 | newest group written |
+//! | 32 | 8 | newest segment, by generation |
+//! | 40 | 8 | run of the kernel, 0 if unknown |
+//! | 48 | 4 | incarnation |
+//! | 52 | 16 | identity of the directory |
+//! | 68 | 4 | CRC32 |
 
 mod checkpoint;
+mod damage;
 mod disk;
+mod ending;
 mod error;
 mod format;
 mod log;
 mod manifest;
+mod marks;
+mod reader;
 mod real;
 mod recovery;
 mod segment;
@@ -104,10 +154,11 @@ mod simulated;
 mod unsynced;
 
 pub use checkpoint::{CheckpointWriter, FinishedCheckpoint, FinishedInstallation, Installation};
+pub use damage::Damage;
 pub use disk::{Disk, DiskAction, DiskError, DiskFile};
 pub use error::{LogError, OpenError};
 pub use format::{DirectoryId, FORMAT_VERSION, GroupNumber};
 pub use log::{FinishedSync, Log, MAX_GROUP_BYTES, RecordWriter, SyncTicket};
 pub use real::RealDisk;
-pub use recovery::{Cut, LogOptions, Mutant, Mutants, Piece, Recovered};
+pub use recovery::{Cut, LogOptions, Lost, Mutant, Mutants, Piece, Recovered};
 pub use simulated::{MountedDisk, SimulatedDisk};

@@ -5,6 +5,7 @@ use crate::disk::{DiskAction, DiskError, OpenFile};
 use crate::error::LogError;
 use crate::format::{DirectoryId, GROUP_HEADER, GroupHeader, GroupNumber, SegmentHeader};
 use crate::manifest::Manifest;
+use crate::marks::{Mark, Marks};
 use crate::segment::{CurrentSegment, Numbered, SegmentFiles};
 use types::Incarnation;
 
@@ -46,6 +47,7 @@ enum State {
 pub struct Log {
     pub(crate) files: SegmentFiles,
     manifest: Manifest,
+    marks: Marks,
     segment: CurrentSegment,
     /// The open group: room for its header, then its records.
     buffer: Vec<u8>,
@@ -68,7 +70,7 @@ impl Log {
     /// A log that goes on after `manifest.synced`, in an empty segment.
     pub(crate) fn new(
         files: SegmentFiles,
-        manifest: Manifest,
+        (manifest, marks): (Manifest, Marks),
         segment: CurrentSegment,
         retain_previous_checkpoint: bool,
     ) -> Self {
@@ -89,6 +91,7 @@ impl Log {
             retain_previous_checkpoint,
             state: State::Open,
             manifest,
+            marks,
         }
     }
 
@@ -215,6 +218,17 @@ impl Log {
         }
     }
 
+    /// Marks what holds now; see [`crate::marks`].
+    fn mark(&mut self) {
+        self.marks.note(Mark {
+            synced: self.synced,
+            written: self.written,
+            segment: self.segment.generation,
+            incarnation: self.manifest.incarnation.0,
+            ..Mark::default()
+        });
+    }
+
     /// Begins a new segment. Its name and header become durable with the next sync.
     fn roll(&mut self, group_bytes: u64) -> Result<(), DiskError> {
         let header = SegmentHeader {
@@ -226,6 +240,7 @@ impl Log {
         self.directory_dirty = true;
         self.segment = self.files.begin(header, group_bytes)?;
         self.mark_dirty();
+        self.mark();
         Ok(())
     }
 
@@ -278,6 +293,21 @@ impl Log {
         }))
     }
 
+    /// Begins to sync the mark of the last sync, or answers `None` if it is synced or there is something else to sync:
+    /// for a log that has come to rest, so that a later power cut leaves the mark. Its ticket is like that of
+    /// [`begin_sync`](Log::begin_sync).
+    pub fn begin_idle_sync(&mut self) -> Result<Option<SyncTicket>, LogError> {
+        if self.state == State::Closed {
+            return Err(LogError::Closed);
+        }
+        if self.syncing || !self.dirty.is_empty() || self.directory_dirty {
+            return Ok(None);
+        }
+        let Some(file) = self.marks.take_dirty() else { return Ok(None) };
+        self.syncing = true;
+        Ok(Some(SyncTicket { files: vec![file], directory: None, upto: self.synced }))
+    }
+
     /// Takes the result of a sync and says which group is the newest synced one. If the sync failed, the log is
     /// closed for good: the kernel may have dropped what it could not write, and a second sync would not tell.
     pub fn finish_sync(&mut self, finished: FinishedSync) -> Result<GroupNumber, LogError> {
@@ -287,11 +317,16 @@ impl Log {
         }
         match finished.result {
             Ok(()) => {
-                self.synced = self.synced.max(finished.upto);
+                if finished.upto > self.synced {
+                    self.synced = finished.upto;
+                    self.mark();
+                }
                 Ok(self.synced())
             }
             Err(error) => {
                 self.state = State::Closed;
+                // The kernel may forget what it was handed, and the next process must know of it.
+                self.mark();
                 Err(LogError::SyncFailed(error))
             }
         }
@@ -308,7 +343,9 @@ impl Log {
 
     /// Records the incarnation durably. To be called before anything is said under it (Corrections 67).
     pub fn set_incarnation(&mut self, incarnation: Incarnation) -> Result<(), LogError> {
-        self.write_manifest(Manifest { incarnation, synced: self.synced, ..self.manifest.clone() })
+        self.write_manifest(Manifest { incarnation, synced: self.synced, ..self.manifest.clone() })?;
+        self.mark();
+        Ok(())
     }
 
     fn write_manifest(&mut self, manifest: Manifest) -> Result<(), LogError> {

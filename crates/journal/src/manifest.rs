@@ -10,6 +10,7 @@ pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const TEMPORARY: &str = "manifest.tmp";
 const MAGIC: [u8; 4] = *b"ANBM";
 const CLEAN: u16 = 1;
+const MARKED: u16 = 2;
 const FIXED: usize = 44;
 const ENTRY: usize = 32;
 /// Far above what any version writes; bounds what is read of a damaged file.
@@ -39,6 +40,8 @@ pub(crate) struct Manifest {
     pub synced: u64,
     /// True from an orderly end to the next opening.
     pub clean: bool,
+    /// The directory has marks; none were written before them.
+    pub marked: bool,
     /// Newest first, two at most.
     pub checkpoints: Vec<CheckpointEntry>,
 }
@@ -52,13 +55,15 @@ impl Manifest {
             epoch: 0,
             synced: 0,
             clean: true,
+            marked: false,
             checkpoints: Vec::new(),
         }
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + ENTRY * self.checkpoints.len() + 4);
-        begin_header(&mut out, MAGIC, if self.clean { CLEAN } else { 0 });
+        let flags = if self.clean { CLEAN } else { 0 } | if self.marked { MARKED } else { 0 };
+        begin_header(&mut out, MAGIC, flags);
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
@@ -100,7 +105,8 @@ impl Manifest {
             size: fields.u64(),
         };
         let checkpoints = (0..count).map(entry).collect();
-        Ok(Manifest { id, incarnation, epoch, synced, clean: flags & CLEAN != 0, checkpoints })
+        let (clean, marked) = (flags & CLEAN != 0, flags & MARKED != 0);
+        Ok(Manifest { id, incarnation, epoch, synced, clean, marked, checkpoints })
     }
 
     /// Reads the manifest of a directory that has one.

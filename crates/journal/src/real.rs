@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// The file whose lock says that a process uses the directory; never holds data.
 const LOCK: &str = "lock";
+/// Where Linux names its present run, a random number.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A directory of the file system, locked for this process as long as the value lives.
 #[derive(Debug)]
@@ -89,6 +91,12 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn boot(&self) -> u64 {
+        let name = fs::read_to_string(BOOT_ID).unwrap_or_default();
+        let digits: String = name.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).unwrap_or(0)
     }
 }
 

@@ -13,16 +13,17 @@
 //! for ever what older segments may hold beyond the end.
 
 use crate::checkpoint::read_checkpoint;
-use crate::disk::{Disk, DiskError, OpenFile, Store, Window};
+use crate::disk::{Disk, DiskError, Store};
+use crate::ending::Beyond;
 use crate::error::OpenError;
-use crate::format::{
-    DirectoryId, GROUP_HEADER, GROUP_MAGIC, GroupHeader, GroupNumber, Parsed, SEGMENT_HEADER, SegmentHeader,
-    records,
-};
+use crate::format::{DirectoryId, GroupNumber, SegmentHeader};
 use crate::log::Log;
 use crate::manifest::{CheckpointEntry, MANIFEST, Manifest, TEMPORARY};
+use crate::marks::{Mark, Marks};
+use crate::reader::{End, LogReader, load_segments};
 use crate::segment::{Numbered, SegmentFiles};
-use crate::unsynced::{Place, Unsynced};
+use crate::unsynced::Unsynced;
+use std::fmt;
 use std::sync::Arc;
 use types::Incarnation;
 
@@ -38,6 +39,9 @@ pub struct LogOptions {
     pub retain_previous_checkpoint: bool,
     /// The identity to give the directory if it is new: a random number from the caller.
     pub fresh_id: DirectoryId,
+    /// A damaged log is cut where the damage begins, and what goes is listed ([`Recovered::lost`]), instead of being
+    /// refused. Damage to the manifest or to the only checkpoint is refused all the same.
+    pub accept_loss: bool,
     /// A known bug.
     pub mutants: Mutants,
 }
@@ -49,6 +53,7 @@ impl Default for LogOptions {
             spare_segments: 4,
             retain_previous_checkpoint: false,
             fresh_id: DirectoryId::default(),
+            accept_loss: false,
             mutants: Mutants::NONE,
         }
     }
@@ -59,6 +64,8 @@ impl Default for LogOptions {
 pub enum Mutant {
     /// Recovery takes a group whose payload does not match its checksum for an intact one.
     TornGroups,
+    /// Recovery takes no notice of the marks.
+    IgnoredMarks,
 }
 
 /// The bug of a log, or none.
@@ -98,20 +105,55 @@ pub struct Recovered {
     pub grown: u64,
     /// The newest group of the log; all up to it are synced now.
     pub last: GroupNumber,
-    /// Where the log was cut, if there was anything beyond its end that may have been a group.
+    /// Where the log was cut, if there was anything beyond its end that may have been a group. Nothing of it is known
+    /// to have been synced.
     pub cut: Option<Cut>,
+    /// What else is missing, where that is accepted.
+    pub lost: Option<Lost>,
 }
 
-/// The end of a log whose last groups were torn.
+/// The place where a log was cut, and what was found behind it that was a group with an intact header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment file.
     pub file: String,
-    /// Where the first torn group begins, in bytes.
+    /// Where the first group begins that is cut, in bytes.
     pub offset: u64,
+    /// How many groups lay behind it.
+    pub groups: u64,
+    /// How many records they had.
+    pub records: u64,
+    /// How many bytes they had.
+    pub bytes: u64,
 }
 
-type Visitor<'a> = dyn FnMut(Piece<'_>) -> Result<(), String> + 'a;
+/// A loss that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Why the log would have been refused.
+    pub damage: String,
+    /// The newest group that was known synced; all beyond [`Recovered::last`] are lost.
+    pub synced: GroupNumber,
+    /// Where the log was cut.
+    pub cut: Cut,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cut { file, offset, groups, records, bytes } = self;
+        write!(f, "{file} is cut at offset {offset}; behind it lay {groups} groups that can be told, ")?;
+        write!(f, "with {records} records and {bytes} bytes")
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lost { damage, synced, cut } = self;
+        write!(f, "{damage}; groups up to {synced} were synced, and those that were not read are lost; {cut}")
+    }
+}
+
+pub(crate) type Visitor<'a> = dyn FnMut(Piece<'_>) -> Result<(), String> + 'a;
 
 impl Log {
     /// The incarnation last recorded in a directory, before it is opened: 0 if it holds no journal. For callers whose
@@ -136,24 +178,30 @@ impl Log {
         let store = Store(disk);
         let directory = Directory::list(&store)?;
         let (created, manifest) = directory.manifest(&store, options)?;
+        let (mark, unmarked) = directory.mark(&store, &manifest, options)?;
         let (checkpoint, fell_back) = recover_checkpoint(&store, &manifest, visit)?;
         let (base, from) = checkpoint.map_or((0, 0), |entry| (entry.base, entry.generation));
         let mut reader = LogReader {
             manifest: &manifest,
+            mark,
+            boot: store.0.boot(),
+            synced: manifest.synced.max(mark.map_or(0, |mark| mark.synced)),
             segments: load_segments(&store, &manifest, &directory.segments, from)?,
+            from,
             mutants: options.mutants,
             last: base,
             used: Vec::new(),
             unsynced: Unsynced::default(),
         };
         let mut grown = 0;
-        let end = reader.read(&mut |piece| {
+        let mut end = reader.read(&mut |piece| {
             if let Piece::Record { bytes, .. } = &piece {
                 grown += bytes.len() as u64;
             }
             visit(piece)
         })?;
-        reader.check_end(&end)?;
+        let (beyond, damage) = reader.judge(&mut end)?;
+        let (cut, lost) = accept(end, &beyond, damage, (reader.synced, unmarked), options.accept_loss)?;
         let last = reader.last;
         reader.make_durable()?;
         let used: Vec<u64> = reader.used.iter().map(|index| reader.segments[*index].generation).collect();
@@ -166,23 +214,45 @@ impl Log {
             fell_back,
             grown,
             last: GroupNumber(last),
-            cut: end.torn.then_some(Cut { file: end.file, offset: end.offset }),
+            cut,
+            lost,
         };
+        let first_with_marks = !manifest.marked;
+        let checkpoints = manifest.checkpoints.iter().copied();
         let manifest = Manifest {
             epoch: manifest.epoch + 1,
             clean: false,
             synced: last,
-            checkpoints: manifest
-                .checkpoints
-                .iter()
-                .copied()
-                .skip_while(|entry| Some(*entry) != checkpoint)
-                .collect(),
-            ..manifest.clone()
+            marked: true,
+            checkpoints: checkpoints.skip_while(|entry| Some(*entry) != checkpoint).collect(),
+            ..manifest
         };
         let useless = directory.useless(&manifest, from, &used);
-        let log = start(store, options, directory, manifest, &useless)?;
+        let log = start(store, options, directory, (manifest, first_with_marks), &useless)?;
         Ok((log, recovered))
+    }
+}
+
+/// What a loss comes to, if it is accepted; refuses it otherwise. `synced` is what manifest and marks say, `unmarked`
+/// what is wrong with the latter.
+fn accept(
+    end: End,
+    beyond: &Beyond,
+    damage: Option<String>,
+    (synced, unmarked): (u64, Option<OpenError>),
+    accepts: bool,
+) -> Result<(Option<Cut>, Option<Lost>), OpenError> {
+    let (file, offset) = (end.file.clone(), end.offset);
+    let error = damage.map(|what| OpenError::Corrupt { file, offset, what }).or(unmarked);
+    let Beyond { groups, records, bytes, .. } = *beyond;
+    let cut = Cut { file: end.file, offset: end.offset, groups, records, bytes };
+    match error {
+        None => Ok((end.torn.then_some(cut), None)),
+        Some(error) if !accepts => Err(error),
+        Some(error) => {
+            let synced = GroupNumber(synced.max(beyond.synced));
+            Ok((None, Some(Lost { damage: error.to_string(), synced, cut })))
+        }
     }
 }
 
@@ -217,13 +287,42 @@ impl Directory {
     /// that has one of them and no manifest has lost it.
     fn manifest(&self, store: &Store, options: &LogOptions) -> Result<(bool, Manifest), OpenError> {
         if self.has_manifest {
-            return Ok((false, Manifest::read(store)?));
+            let manifest = Manifest::read(store)?;
+            // An epoch is in the manifest before it is used.
+            return match self.newest() >> 32 > u64::from(manifest.epoch) {
+                true => Err(older("than the log")),
+                false => Ok((false, manifest)),
+            };
         }
         if self.segments.is_empty() && self.checkpoints.is_empty() {
             return Ok((true, Manifest::fresh(options.fresh_id)));
         }
         let what = "it is missing, although the directory holds a log".into();
         Err(OpenError::Corrupt { file: MANIFEST.into(), offset: 0, what })
+    }
+
+    /// The greatest number of any file.
+    fn newest(&self) -> u64 {
+        self.segments.iter().chain(&self.spares).chain(&self.checkpoints).copied().max().unwrap_or(0)
+    }
+
+    /// The newest mark, if there are any to be expected; or what is wrong with them, where that is accepted.
+    fn mark(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+        options: &LogOptions,
+    ) -> Result<(Option<Mark>, Option<OpenError>), OpenError> {
+        if !manifest.marked || options.mutants.has(Mutant::IgnoredMarks) {
+            return Ok((None, None));
+        }
+        match Mark::read(store, manifest.id) {
+            // An incarnation is in the manifest before it is marked.
+            Ok(mark) if mark.incarnation > manifest.incarnation.0 => Err(older("than the marks")),
+            Ok(mark) => Ok((Some(mark), None)),
+            Err(error @ OpenError::Corrupt { .. }) => Ok((None, Some(error))),
+            Err(error) => Err(error),
+        }
     }
 
     /// The segments that no replay will need: those without a group of the log, and those below the oldest checkpoint
@@ -233,6 +332,11 @@ impl Directory {
         let kept = |generation: &u64| used.contains(generation) || (oldest..from).contains(generation);
         self.segments.iter().copied().filter(|generation| !kept(generation)).collect()
     }
+}
+
+/// The manifest is not the one that was written last.
+fn older(than: &str) -> OpenError {
+    OpenError::Corrupt { file: MANIFEST.into(), offset: 0, what: format!("it is older {than}: a copy?") }
 }
 
 /// Yields the newest checkpoint. If it is damaged and the one before was retained, with the log since, yields that.
@@ -266,225 +370,25 @@ fn recover_checkpoint(
     damage.map_or(Ok((None, false)), Err)
 }
 
-/// A segment file that may hold a part of the log.
-struct Segment {
-    generation: u64,
-    file: OpenFile,
-    /// `None` if the header is not intact or was written for another use of the file.
-    header: Option<SegmentHeader>,
-}
-
-fn load_segments(
-    store: &Store,
-    manifest: &Manifest,
-    generations: &[u64],
-    from: u64,
-) -> Result<Vec<Segment>, OpenError> {
-    let mut segments = Vec::new();
-    for generation in generations.iter().copied().filter(|generation| *generation >= from) {
-        let file = store.open(&Numbered::Segment(generation).name())?;
-        let mut bytes = [0; SEGMENT_HEADER];
-        let read = file.read_at(0, &mut bytes)?;
-        let header = match SegmentHeader::parse(&bytes[..read]) {
-            Parsed::Newer(found) => return Err(OpenError::NewerVersion { file: file.name, found }),
-            Parsed::Valid(header) if header.id != manifest.id => {
-                return Err(OpenError::Foreign { file: file.name });
-            }
-            Parsed::Valid(header) if header.generation == generation => Some(header),
-            _ => None,
-        };
-        segments.push(Segment { generation, file, header });
-    }
-    Ok(segments)
-}
-
-/// Where the chain of groups ended.
-struct End {
-    /// The segment it ended in; `None` if there was none.
-    segment: Option<usize>,
-    file: String,
-    offset: u64,
-    /// True if bytes follow that may have been a group, or segments.
-    torn: bool,
-}
-
-struct LogReader<'a> {
-    manifest: &'a Manifest,
-    segments: Vec<Segment>,
-    mutants: Mutants,
-    /// The newest group read.
-    last: u64,
-    /// The segments that groups were read from.
-    used: Vec<usize>,
-    unsynced: Unsynced,
-}
-
-impl LogReader<'_> {
-    /// Follows the chain, yielding the records.
-    fn read(&mut self, visit: &mut Visitor<'_>) -> Result<End, OpenError> {
-        let mut end = End { segment: None, file: MANIFEST.into(), offset: 0, torn: false };
-        let mut from = 0;
-        while let Some(index) = self.continuation(from) {
-            let before = self.last;
-            let (offset, torn) = self.read_segment(index, visit)?;
-            if self.last > before {
-                self.used.push(index);
-            }
-            end = End { segment: Some(index), file: self.segments[index].file.name.clone(), offset, torn };
-            from = index + 1;
-        }
-        if let Some(next) = self.segments.get(from) {
-            // Blame the next file if there is no group to blame.
-            if end.segment.is_none() || (!end.torn && next.header.is_none()) {
-                end.file.clone_from(&next.file.name);
-                end.offset = 0;
-            }
-            end.torn = true;
-        }
-        Ok(end)
-    }
-
-    /// The first segment at or after `from` that begins after the newest group read.
-    fn continuation(&self, from: usize) -> Option<usize> {
-        let continues = |segment: &Segment| segment.header.is_some_and(|header| header.previous == self.last);
-        self.segments.get(from..)?.iter().position(continues).map(|index| from + index)
-    }
-
-    /// Reads the groups of one segment; where they end, and whether something that began like a group stands there.
-    fn read_segment(&mut self, index: usize, visit: &mut Visitor<'_>) -> Result<(u64, bool), OpenError> {
-        let file = self.segments[index].file.clone();
-        let generation = self.segments[index].generation;
-        let younger = self.segments[index + 1..].iter().filter_map(|segment| segment.header);
-        let limit = younger.map(|header| header.previous).min().unwrap_or(u64::MAX);
-        let mut window = Window::new(&file)?;
-        let mut offset = SEGMENT_HEADER as u64;
-        loop {
-            let Some(bytes) = window.bytes(offset, GROUP_HEADER as u64)? else { return Ok((offset, false)) };
-            let begun = bytes[..4] == GROUP_MAGIC;
-            let header = match GroupHeader::parse(bytes, self.manifest.id) {
-                Parsed::Newer(found) => return Err(OpenError::NewerVersion { file: file.name, found }),
-                Parsed::Valid(header) => header,
-                Parsed::Invalid => return Ok((offset, begun)),
-            };
-            let stale = header.generation != generation;
-            if stale || header.previous != self.last || header.number <= self.last || header.number > limit {
-                return Ok((offset, !stale && header.number <= limit));
-            }
-            let payload = window.bytes(offset + GROUP_HEADER as u64, u64::from(header.length))?;
-            let Some(payload) = payload else { return Ok((offset, true)) };
-            let checksum = crc32fast::hash(payload);
-            let intact = checksum == header.payload_checksum;
-            if !intact && !self.mutants.has(Mutant::TornGroups) {
-                return Ok((offset, true));
-            }
-            yield_group(&header, payload, visit, intact).map_err(|error| error.at(&file.name, offset))?;
-            self.last = header.number;
-            let (number, length) = (header.number, u64::from(header.length));
-            let place = Place { segment: index, offset, number, length, checksum };
-            self.unsynced.push(place, header.synced.max(self.manifest.synced));
-            offset += GROUP_HEADER as u64 + u64::from(header.length);
-        }
-    }
-
-    /// Syncs what was read; first writes again what nothing says was synced.
-    fn make_durable(&self) -> Result<(), OpenError> {
-        for index in self.unsynced.segments() {
-            let Segment { file, header, .. } = &self.segments[index];
-            if let Some(header) = header {
-                file.write_at(0, &header.encode())?;
-            }
-            self.unsynced.write_again(index, file, self.manifest.id)?;
-        }
-        for index in &self.used {
-            self.segments[*index].file.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Corrections 82: above everything known synced the log is cut, below it is corrupt.
-    fn check_end(&self, end: &End) -> Result<(), OpenError> {
-        let mut synced = self.manifest.synced;
-        for header in self.segments.iter().filter_map(|segment| segment.header) {
-            synced = synced.max(header.synced);
-        }
-        let ended_in_order = self.manifest.clean && self.last == self.manifest.synced;
-        if synced <= self.last && !ended_in_order {
-            synced = synced.max(self.claims_beyond(end)?);
-        }
-        if synced <= self.last {
-            return Ok(());
-        }
-        let what = format!("group {synced} was synced, but the log ends here, after group {}", self.last);
-        Err(OpenError::Corrupt { file: end.file.clone(), offset: end.offset, what })
-    }
-
-    /// The newest group that any intact group header beyond the end of the log says was synced.
-    fn claims_beyond(&self, end: &End) -> Result<u64, DiskError> {
-        let mut synced = 0;
-        for (index, segment) in self.segments.iter().enumerate().skip(end.segment.unwrap_or(0)) {
-            let mut window = Window::new(&segment.file)?;
-            let ended_here = end.segment == Some(index) && end.file == segment.file.name;
-            let mut offset = if ended_here { end.offset } else { 0 };
-            while let Some(found) = window.find(offset, GROUP_MAGIC)? {
-                if let Some(bytes) = window.bytes(found, GROUP_HEADER as u64)?
-                    && let Parsed::Valid(header) = GroupHeader::parse(bytes, self.manifest.id)
-                    && header.generation == segment.generation
-                {
-                    synced = synced.max(header.synced);
-                }
-                offset = found + 1;
-            }
-        }
-        Ok(synced)
-    }
-}
-
-/// Why a group was not taken.
-enum GroupError {
-    Malformed,
-    Rejected(String),
-}
-
-impl GroupError {
-    fn at(self, file: &str, offset: u64) -> OpenError {
-        let file = file.to_owned();
-        match self {
-            GroupError::Malformed => {
-                let what = "the group's checksum matches, but its payload is not a list of records".into();
-                OpenError::Corrupt { file, offset, what }
-            }
-            GroupError::Rejected(reason) => OpenError::Rejected { file, offset, reason },
-        }
-    }
-}
-
-/// Hands on the records of a group. Of a torn one, which only a validation of the harness gets this far, what there
-/// is.
-fn yield_group(
-    header: &GroupHeader,
-    payload: &[u8],
-    visit: &mut Visitor<'_>,
-    intact: bool,
-) -> Result<(), GroupError> {
-    let whole = || records(payload).all(|record| record.is_some());
-    let count = || records(payload).count() as u64;
-    if intact && !(whole() && count() == u64::from(header.records)) {
-        return Err(GroupError::Malformed);
-    }
-    let group = GroupNumber(header.number);
-    records(payload)
-        .flatten()
-        .try_for_each(|bytes| visit(Piece::Record { group, bytes }).map_err(GroupError::Rejected))
-}
-
 /// Makes what was recovered durable, begins a new segment after it and clears away what is of no more use.
 fn start(
     store: Store,
     options: &LogOptions,
     directory: Directory,
-    manifest: Manifest,
+    (manifest, first_with_marks): (Manifest, bool),
     useless: &[u64],
 ) -> Result<Log, OpenError> {
+    let mut mark = Mark {
+        synced: manifest.synced,
+        written: manifest.synced,
+        incarnation: manifest.incarnation.0,
+        boot: store.0.boot(),
+        ..Mark::default()
+    };
+    if first_with_marks {
+        // A manifest that promises marks must find some.
+        Marks::begin(&store, manifest.id, mark)?;
+    }
     // The names first: the manifest must never claim what a lost name takes away.
     store.sync_directory()?;
     manifest.write(&store)?;
@@ -502,6 +406,9 @@ fn start(
     let segment = files.begin(header, 0)?;
     segment.file.sync()?;
     store.sync_directory()?;
+    // The marks of the life before name segments that may go now.
+    mark.segment = segment.generation;
+    let marks = Marks::begin(&store, manifest.id, mark)?;
     useless.iter().for_each(|generation| files.recycle(*generation));
     for number in directory.checkpoints {
         if !manifest.checkpoints.iter().any(|entry| entry.number == number) {
@@ -509,5 +416,5 @@ fn start(
         }
     }
     store.delete_if_present(TEMPORARY)?;
-    Ok(Log::new(files, manifest, segment, options.retain_previous_checkpoint))
+    Ok(Log::new(files, (manifest, marks), segment, options.retain_previous_checkpoint))
 }

@@ -6,6 +6,7 @@
 //! errors and can no longer change anything.
 
 use crate::disk::{Disk, DiskFile};
+use crate::marks::MARKS;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,7 @@ const VERSIONS: usize = 4;
 type Page = Box<[u8; PAGE]>;
 
 /// A page of a file.
+#[derive(Clone)]
 struct Versions {
     /// What it may hold after a crash, the durable content first, the current one last.
     contents: Vec<Page>,
@@ -71,13 +73,16 @@ impl Versions {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Inode {
     size: u64,
     durable_size: u64,
     pages: BTreeMap<u64, Versions>,
     /// A sync could not make the size durable; like `Versions::given_up`.
     size_given_up: bool,
+    /// The log's marks: faults that are meant for what is written do not hit them, and what a crash leaves of them is
+    /// drawn apart, so that all else is as without them.
+    is_of_marks: bool,
 }
 
 impl Inode {
@@ -155,6 +160,7 @@ fn locate(offset: u64, len: usize) -> (u64, usize, usize) {
     (offset / PAGE as u64, within, len.min(PAGE - within))
 }
 
+#[derive(Clone)]
 enum NameChange {
     Create(String, u64),
     Rename(String, String),
@@ -176,9 +182,10 @@ impl NameChange {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     mount: u64,
+    crashes: u64,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     names: BTreeMap<String, u64>,
@@ -188,6 +195,7 @@ struct State {
     write_fails_after: Option<usize>,
     sync_fails: bool,
     read_fails_after: Option<u32>,
+    mark_fails: bool,
     operations_left: Option<u64>,
 }
 
@@ -210,6 +218,7 @@ impl State {
     fn end_faults(&mut self) {
         self.write_fails_after = None;
         self.sync_fails = false;
+        self.mark_fails = false;
         self.read_fails_after = None;
         self.operations_left = None;
     }
@@ -223,6 +232,10 @@ impl State {
         inodes.retain(|inode, _| {
             names.values().any(|named| named == inode) || durable_names.values().any(|named| named == inode)
         });
+    }
+
+    fn is_of_marks(&self, inode: u64) -> bool {
+        self.inodes.get(&inode).is_some_and(|inode| inode.is_of_marks)
     }
 
     /// How many of `len` bytes at `offset` find room.
@@ -270,7 +283,9 @@ impl SimulatedDisk {
     /// between sectors. Injected faults end; the capacity stays.
     pub fn crash(&self, random: &mut Rng) {
         let mut state = self.state();
+        let mut apart = random.clone();
         state.mount += 1;
+        state.crashes += 1;
         state.end_faults();
         for change in std::mem::take(&mut state.pending) {
             if random.bool() {
@@ -278,8 +293,17 @@ impl SimulatedDisk {
             }
         }
         state.names = state.durable_names.clone();
-        state.inodes.values_mut().for_each(|inode| inode.crash(random));
+        for inode in state.inodes.values_mut() {
+            inode.crash(if inode.is_of_marks { &mut apart } else { random });
+        }
         state.drop_unnamed();
+    }
+
+    /// Another disk with the same content, durable and not, and without the injected faults.
+    pub fn copy(&self) -> SimulatedDisk {
+        let mut state = self.state().clone();
+        state.end_faults();
+        SimulatedDisk(Arc::new(Mutex::new(state)))
     }
 
     /// Limits the bytes that all files together may take (in whole pages of 4 KiB that were ever written); writes
@@ -302,6 +326,11 @@ impl SimulatedDisk {
     /// unless it is written again. A process that is only killed leaves it readable.
     pub fn fail_next_sync(&self) {
         self.state().sync_fails = true;
+    }
+
+    /// Makes the next mark of a log fail, half of it being written.
+    pub fn fail_next_mark(&self) {
+        self.state().mark_fails = true;
     }
 
     /// Makes a read of a file fail after so many others, once, of this mount or a later one.
@@ -399,7 +428,7 @@ impl Disk for MountedDisk {
         }
         let inode = state.next_inode;
         state.next_inode += 1;
-        state.inodes.insert(inode, Inode::default());
+        state.inodes.insert(inode, Inode { is_of_marks: name == MARKS, ..Inode::default() });
         state.names.insert(name.to_owned(), inode);
         state.pending.push(NameChange::Create(name.to_owned(), inode));
         Ok(self.file(inode))
@@ -431,6 +460,10 @@ impl Disk for MountedDisk {
         state.pending.clear();
         state.drop_unnamed();
         Ok(())
+    }
+
+    fn boot(&self) -> u64 {
+        self.disk.state().crashes + 1
     }
 }
 
@@ -469,7 +502,10 @@ impl DiskFile for SimulatedFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.change()?;
-        let fault = state.write_fails_after.take();
+        let fault = match state.is_of_marks(self.inode) {
+            true => std::mem::take(&mut state.mark_fails).then_some(bytes.len() / 2),
+            false => state.write_fails_after.take(),
+        };
         let room = state.room(self.inode, offset, bytes.len());
         let written = room.min(fault.unwrap_or(usize::MAX));
         if let Some(inode) = state.inodes.get_mut(&self.inode) {
@@ -485,7 +521,9 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let fails = std::mem::take(&mut self.disk.change()?.sync_fails);
+        let mut state = self.disk.change()?;
+        let fails = !state.is_of_marks(self.inode) && std::mem::take(&mut state.sync_fails);
+        drop(state);
         self.with(if fails { Inode::fail_sync } else { Inode::sync })?;
         if fails { Err(io::Error::other("injected sync error")) } else { Ok(()) }
     }

@@ -3,5 +3,6 @@
 mod checkpoints;
 mod common;
 mod corruption;
+mod damage;
 mod faults;
 mod model;

@@ -198,7 +198,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_in_any_file_never_panic(
-        which in 0usize..4,
+        which in 0usize..5,
         offset in 0u64..3000,
         bytes in proptest::collection::vec(any::<u8>(), 0..2000),
         cut in proptest::option::of(0u64..5000),

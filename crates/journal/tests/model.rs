@@ -35,7 +35,7 @@ fn a_torn_group_accepted_is_caught() {
 /// A recovery that dies at any of its steps, with the power, neither loses what was synced nor spoils the next one.
 #[test]
 fn a_recovery_may_die_at_every_step() {
-    for step in 0..24 {
+    for step in 0..32 {
         for seed in 0..60 {
             let disk = SimulatedDisk::new();
             let mut log = open(&disk, &options()).expect("a new log").log;

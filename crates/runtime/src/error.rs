@@ -23,7 +23,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The log does not open.
-    #[error("cannot recover from {}: {error}", directory.display())]
+    #[error("cannot recover from {}: {error}{}", directory.display(), advice(error))]
     Journal {
         /// The directory.
         directory: PathBuf,
@@ -55,4 +55,15 @@ pub enum StartError {
     /// A thread or an event loop could not be created.
     #[error("cannot start a worker: {0}")]
     Worker(std::io::Error),
+}
+
+/// What to do about a damaged directory.
+fn advice(error: &journal::OpenError) -> &'static str {
+    match error {
+        journal::OpenError::Corrupt { .. } => {
+            "; nothing was changed: restore the directory from a backup, empty it if other processes have its data, or \
+             start once with --accept-loss to go on without what cannot be read (docs/operations/damaged-log.md)"
+        }
+        _ => "",
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::keyspace::PartitionCell;
 use crate::process::fatal;
-use ::journal::{GroupNumber, Log, LogError};
+use ::journal::{GroupNumber, Log, LogError, SyncTicket};
 use parking_lot::{Condvar, Mutex, RwLock};
 use protocol::{Durable, Replica};
 use std::sync::Arc;
@@ -169,19 +169,34 @@ impl Journal {
         }
     }
 
-    /// Waits until a sync is wanted or `timeout` is over.
-    pub(crate) fn await_sync(&self, timeout: Duration) {
+    /// Waits until a sync is wanted or `timeout` is over; true if one is wanted.
+    pub(crate) fn await_sync(&self, timeout: Duration) -> bool {
         let mut wanted = self.sync_wanted.lock();
         if !*wanted {
             self.sync_condition.wait_for(&mut wanted, timeout);
         }
-        *wanted = false;
+        std::mem::take(&mut *wanted)
     }
 
     /// Syncs what is written, without the lock meanwhile. True if there was anything. A failure ends the process:
     /// nobody knows what the disk holds (Corrections 82).
     pub(crate) fn sync(&self) -> bool {
-        let ticket = match self.shared.lock().log.begin_sync() {
+        let begun = self.shared.lock().log.begin_sync();
+        let is_done = self.finish(begun);
+        if is_done {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        is_done
+    }
+
+    /// Syncs what says how far the log was synced, where there is nothing else to sync.
+    pub(crate) fn sync_mark(&self) {
+        let begun = self.shared.lock().log.begin_idle_sync();
+        self.finish(begun);
+    }
+
+    fn finish(&self, begun: Result<Option<SyncTicket>, LogError>) -> bool {
+        let ticket = match begun {
             Ok(Some(ticket)) => ticket,
             Ok(None) => return false,
             Err(LogError::Suspended) => return false,
@@ -193,7 +208,6 @@ impl Journal {
             Ok(group) => self.synced.store(group.0, Ordering::Release),
             Err(error) => fatal(&format!("the log cannot be synced: {error}")),
         }
-        self.syncs.fetch_add(1, Ordering::Relaxed);
         true
     }
 

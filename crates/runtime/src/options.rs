@@ -37,6 +37,8 @@ pub struct Options {
     pub region_queue_bytes: usize,
     /// How much beyond that each of them keeps in the data directory; 0 for nothing.
     pub region_spill_bytes: u64,
+    /// A damaged log is cut where the damage begins, and what goes is logged; otherwise it is refused.
+    pub accept_loss: bool,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
     /// Makes it a process of a cluster: its keyspaces are those of the cluster, and one thread serves.
@@ -60,6 +62,7 @@ impl Default for Options {
             region_queue_bytes: 32 << 20,
             region_spill_bytes: 4 << 30,
             segment_bytes: 64 << 20,
+            accept_loss: false,
             sync_every: Duration::from_secs(1),
             cluster: None,
         }

@@ -7,7 +7,7 @@ use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::process::Process;
 use crate::user_types;
-use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
+use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk, Recovered};
 use protocol::{Input, NoReplies, Now, Replica};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,6 +32,7 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
+        accept_loss: options.accept_loss,
         ..LogOptions::default()
     };
     // The incarnation is known only after the log is open; recovery itself says nothing to anybody.
@@ -42,9 +43,7 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
         visit(&mut keyspaces, &metadata, piece)
     });
     let (mut log, recovered) = opened.map_err(refused)?;
-    if let Some(cut) = &recovered.cut {
-        tracing::warn!(file = cut.file, offset = cut.offset, "the log ended in a torn group, which was cut");
-    }
+    tell_missing(&recovered);
     let incarnation = Incarnation(recovered.incarnation.0 + 1);
     log.set_incarnation(incarnation)
         .map_err(|error| StartError::Log { directory: directory.clone(), error })?;
@@ -55,8 +54,19 @@ pub(crate) fn recover(options: Options) -> Result<Process, StartError> {
         "recovered"
     );
     let journal = Some(Journal::new(log, recovered.grown));
-    let complete = recovered.clean_shutdown || recovered.created;
+    let complete = (recovered.clean_shutdown || recovered.created) && recovered.lost.is_none();
     Ok(finish(Process::new(options, metadata, incarnation, into_list(keyspaces), journal), complete))
+}
+
+/// Says what recovery did not find, or could not read.
+pub(crate) fn tell_missing(recovered: &Recovered) {
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!("the log ended in a torn group that is not known to have been synced: {cut}");
+    }
+    if let Some(lost) = &recovered.lost {
+        tracing::error!("a loss is accepted: {lost}");
+        eprintln!("anabranch: a loss is accepted: {lost}");
+    }
 }
 
 fn load_metadata(directory: &Path, options: &Options, is_fresh: bool) -> Result<Metadata, StartError> {

@@ -1,5 +1,5 @@
-//! The thread that makes the log durable: at once when a reply waits for it, else every second; and that tries
-//! again when the log could not be written.
+//! The thread that makes the log durable: at once when a reply waits for it, else every second, and once more, how far
+//! it was synced, when a second has brought nothing new; and that tries again when the log could not be written.
 
 use crate::journal::Journal;
 use crate::process::Process;
@@ -15,7 +15,7 @@ pub(crate) fn run(process: &Arc<Process>, journal: &Journal) {
     // When the log was first seen suspended, or tried again.
     let mut tried: Option<Instant> = None;
     while !process.is_stopping() {
-        journal.await_sync(if journal.is_suspended() { RETRY_EVERY } else { every });
+        let wanted = journal.await_sync(if journal.is_suspended() { RETRY_EVERY } else { every });
         match tried {
             _ if !journal.is_suspended() => tried = None,
             Some(at) if at.elapsed() < RETRY_EVERY => {}
@@ -26,7 +26,9 @@ pub(crate) fn run(process: &Arc<Process>, journal: &Journal) {
             None => tried = Some(Instant::now()),
         }
         journal.write_out();
-        journal.sync();
+        if !journal.sync() && !wanted {
+            journal.sync_mark();
+        }
         process.wake_awaiting();
     }
 }

@@ -91,8 +91,9 @@ pub struct MemberArguments {
     /// The cluster is new and all its processes start for the first time: an empty directory has forgotten nothing
     #[arg(long, requires = "cluster")]
     pub bootstrap: bool,
-    /// After a loss of data that no peer can make good: causal keyspaces go on with what is left
-    #[arg(long, requires = "cluster")]
+    /// Go on without what is lost: a damaged log is cut where the damage begins and what goes is printed; causal keyspaces
+    /// of a cluster go on with what is left where no process has the rest
+    #[arg(long)]
     pub accept_loss: bool,
     /// End in order when standard input ends, as it does when the process that started this one dies
     #[arg(long, requires = "cluster")]

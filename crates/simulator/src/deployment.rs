@@ -264,6 +264,8 @@ pub enum Mutant {
     TornGroups,
     /// Effects that the disk refused are not undone.
     UndoLeftOut,
+    /// Recovery takes no notice of the log's marks.
+    IgnoredMarks,
 }
 
 /// The bug of a world, or none.

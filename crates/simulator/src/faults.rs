@@ -116,6 +116,16 @@ features! {
     ClockLeaps = 0.05;
     /// Processes are down and links cut for minutes, and so long does traffic last; clients take their time.
     LongOutages = 0.01;
+    /// A process dies and a bit on its disk flips: of its log, a checkpoint, the manifest or the marks.
+    FlippedBits = 0.05;
+    /// A process dies and the end of its log becomes zeros.
+    ZeroedTails = 0.05;
+    /// A process dies and a segment of its log is lost, or two are exchanged.
+    LostSegments = 0.05;
+    /// A process comes back with an older disk, of which its operator says that it is one.
+    OlderDisks = 0.05;
+    /// All processes lose power at once.
+    BlackOuts = 0.05;
 }
 
 impl Feature {
@@ -136,7 +146,14 @@ impl Feature {
             ClockLeaps,
             LongOutages,
         ];
-        self <= ClockJumps || later.contains(&self)
+        self <= ClockJumps || later.contains(&self) || self.is_of_disks()
+    }
+
+    /// True for what happens to the disks of dead processes. It has a stream of its own, so that the other faults of a
+    /// seed are as they are without it.
+    pub(crate) fn is_of_disks(self) -> bool {
+        use Feature::{BlackOuts, FlippedBits, LostSegments, OlderDisks, ZeroedTails};
+        [FlippedBits, ZeroedTails, LostSegments, OlderDisks, BlackOuts].contains(&self)
     }
 
     /// True for what this seed brings only where it is asked for.
@@ -171,7 +188,7 @@ impl std::fmt::Display for Feature {
 const RARE_FROM: u64 = 10_000_000;
 
 /// What seeds below `RARE_FROM` bring only where it is asked for.
-const RARE: [Feature; 16] = [
+const RARE: [Feature; 21] = [
     Feature::Types,
     Feature::MergedPipelines,
     Feature::Encounters,
@@ -188,6 +205,11 @@ const RARE: [Feature; 16] = [
     Feature::LostConnections,
     Feature::ClockLeaps,
     Feature::LongOutages,
+    Feature::FlippedBits,
+    Feature::ZeroedTails,
+    Feature::LostSegments,
+    Feature::OlderDisks,
+    Feature::BlackOuts,
 ];
 
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as

@@ -26,6 +26,7 @@
 //! Bit rot, commands on a whole keyspace outside of transactions, and causal gaps that an operator accepts.
 
 mod client;
+mod damage;
 mod deployment;
 mod deployments;
 mod faults;

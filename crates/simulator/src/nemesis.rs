@@ -89,6 +89,15 @@ impl<D: Deployment> World<D> {
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
             Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
             Fault::LoseMajority { lost, after } => self.lose_processes(&lost, after),
+            Fault::Damage { process, damage, repair, seed, down } => {
+                self.damage(process.into(), damage, (repair, seed), down);
+            }
+            Fault::CopyDisk { process } => {
+                let process = &mut self.processes[usize::from(process)];
+                process.older = Some(process.disk.copy());
+            }
+            Fault::OlderDisk { process, down } => self.age(process.into(), down),
+            Fault::BlackOut { down, apart } => self.black_out(down, apart),
         }
     }
 
@@ -105,6 +114,7 @@ impl<D: Deployment> World<D> {
             | Fault::SlowLinks { .. }
             | Fault::LossyLinks { .. }
             | Fault::LoseRegion { .. }
+            | Fault::BlackOut { .. }
             | Fault::LoseMajority { .. } => None,
             Fault::Kill { process, .. }
             | Fault::PowerCut { process, .. }
@@ -118,6 +128,9 @@ impl<D: Deployment> World<D> {
             | Fault::ReadError { process, .. }
             | Fault::FullDisk { process, .. }
             | Fault::ClockJump { process, .. }
+            | Fault::Damage { process, .. }
+            | Fault::CopyDisk { process }
+            | Fault::OlderDisk { process, .. }
             | Fault::Reconfigure { process, .. } => Some(usize::from(*process)),
         }
     }
@@ -254,7 +267,7 @@ impl<D: Deployment> World<D> {
 
     /// True if this process may lose what it acknowledged: fewer than f of the other replicas of each of its
     /// partitions have lost theirs and not learned it again.
-    fn may_lose(&mut self, process: usize) -> bool {
+    pub(crate) fn may_lose(&mut self, process: usize) -> bool {
         for other in 0..self.processes.len() {
             let Some(life) = &self.processes[other].life else { continue };
             let learns = life.replicas.iter().any(|r| self.deployment.is_recovering(r.protocol()));

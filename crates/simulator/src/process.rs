@@ -1,5 +1,6 @@
 //! A simulated process: a disk that outlives it, and in each life a log and the protocol instances.
 
+use crate::damage::Damaged;
 use crate::deployment::{Deployment, Host, Mutant, Mutants, Setting};
 use crate::script::stream;
 use journal::{
@@ -60,6 +61,10 @@ pub(crate) struct Process<P: Protocol> {
     pub lost: bool,
     /// True if it never comes back.
     pub is_gone: bool,
+    /// Its disk was damaged, and it has not started since.
+    pub damaged: Option<Damaged>,
+    /// A copy of its disk.
+    pub older: Option<SimulatedDisk>,
     /// The highest incarnation so far: a new disk does not know it.
     incarnation: Incarnation,
     pub life: Option<Life<P>>,
@@ -156,6 +161,8 @@ impl<P: Protocol> Process<P> {
             counting: false,
             lost: false,
             is_gone: false,
+            damaged: None,
+            older: None,
             incarnation: Incarnation(0),
             life: None,
             unlogged: Vec::new(),
@@ -197,13 +204,15 @@ impl<P: Protocol> Process<P> {
         deployment: &D,
         setting: Setting,
         mutants: Mutants,
-    ) -> Result<Sink, StartError> {
+    ) -> Result<(Sink, journal::Recovered), StartError> {
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             fresh_id: DirectoryId(self.noise.u128(..)),
-            mutants: match mutants.has(Mutant::TornGroups) {
-                true => journal::Mutant::TornGroups.into(),
-                false => journal::Mutants::NONE,
+            accept_loss: self.damaged.as_ref().is_some_and(|damaged| damaged.accepts),
+            mutants: match () {
+                () if mutants.has(Mutant::TornGroups) => journal::Mutant::TornGroups.into(),
+                () if mutants.has(Mutant::IgnoredMarks) => journal::Mutant::IgnoredMarks.into(),
+                () => journal::Mutants::NONE,
             },
             ..LogOptions::default()
         };
@@ -223,6 +232,8 @@ impl<P: Protocol> Process<P> {
         let incarnation = Incarnation(recovered.incarnation.max(self.incarnation).0 + 1);
         log.set_incarnation(incarnation).map_err(|error| StartError::Disk(error.to_string()))?;
         self.incarnation = incarnation;
+        let cut = recovered.cut.is_some() && setting.durability < Durability::Synced;
+        self.lost |= cut || recovered.lost.is_some();
         let complete = !self.lost;
         self.life = Some(Life {
             incarnation,
@@ -257,7 +268,7 @@ impl<P: Protocol> Process<P> {
                 life.spools.push(BTreeMap::new());
             }
         }
-        Ok(sink)
+        Ok((sink, recovered))
     }
 
     /// Ends the life. With the power goes what was not synced, with the disk everything.
@@ -377,6 +388,13 @@ impl<P: Protocol> Life<P> {
             return Ok(self.sync.is_some());
         }
         Ok(false)
+    }
+
+    /// Writes and syncs all there is, as when nothing has come for a while.
+    pub fn come_to_rest(&mut self) -> Result<(), LogFailed> {
+        self.finish_sync()?;
+        self.log.sync_now()?;
+        Ok(())
     }
 
     /// Ends the sync under way.

@@ -1,5 +1,6 @@
 //! Draws the faults of a seed: what happens when, and to whom.
 
+use crate::damage::{Damage, Repair};
 use crate::deployment::Host;
 use crate::faults::{Feature, Swarm, exponential};
 use crate::script::{Fault, Link, TimedFault};
@@ -46,7 +47,8 @@ pub(crate) fn draw(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64
     if swarm.fault_interval == 0 {
         return faults;
     }
-    let kinds: Vec<Feature> = swarm.features.iter().copied().filter(|feature| feature.is_fault()).collect();
+    let is_drawn = |feature: &Feature| feature.is_fault() && !feature.is_of_disks();
+    let kinds: Vec<Feature> = swarm.features.iter().copied().filter(is_drawn).collect();
     let longest = longest(swarm, hosts);
     let mut at = exponential(random, swarm.fault_interval);
     while at < traffic {
@@ -57,6 +59,36 @@ pub(crate) fn draw(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64
     }
     faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// What happens to disks, in order of time: a few times in a run.
+pub(crate) fn of_disks(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic: u64) -> Vec<TimedFault> {
+    let mut faults = Vec::new();
+    for feature in swarm.features.iter().copied().filter(|feature| feature.is_of_disks()) {
+        for _ in 0..random.u32(1..4) {
+            let (at, process) = (random.u64(traffic / 16..traffic), random.u16(..hosts.len() as u16));
+            let down = random.u64(1_000..DEAD / 2);
+            if feature == Feature::OlderDisks {
+                let at = random.u64(..at);
+                faults.push(TimedFault { at, fault: Fault::CopyDisk { process } });
+            }
+            faults.push(TimedFault { at, fault: of_disk(feature, process, down, random) });
+        }
+    }
+    faults
+}
+
+fn of_disk(feature: Feature, process: u16, down: u64, random: &mut Rng) -> Fault {
+    let damage = match feature {
+        Feature::BlackOuts => return Fault::BlackOut { down, apart: random.u64(..RESTART) },
+        Feature::OlderDisks => return Fault::OlderDisk { process, down },
+        Feature::FlippedBits => Damage::Bit,
+        Feature::ZeroedTails => Damage::Tail,
+        _ if random.bool() => Damage::Segment,
+        _ => Damage::Exchange,
+    };
+    let repair = [Repair::Restore, Repair::Empty, Repair::Accept][random.usize(..3)];
+    Fault::Damage { process, damage, repair, seed: random.u64(..), down }
 }
 
 /// How many events the longest transaction takes at its coordinator: a request and an answer for every step, two requests

@@ -19,6 +19,7 @@
 //! Times are microseconds of virtual time. A transaction begins at its time or when the client's transaction before it
 //! has ended, at its gateway or, if that one is dead, at another.
 
+use crate::damage::{Damage, Repair};
 use crate::deployment::{Deployment, Host, Layout};
 use crate::faults::{Feature, Swarm};
 use crate::schedule;
@@ -78,6 +79,14 @@ pub(crate) enum Fault {
     /// These processes are lost with their disks, more than a partition survives; so long after that an operator lets those
     /// that are left go on.
     LoseMajority { lost: Vec<u16>, after: u64 },
+    /// A process dies for so long and its disk is damaged, somewhere by this seed; what it refuses is repaired so.
+    Damage { process: u16, damage: Damage, repair: Repair, seed: u64, down: u64 },
+    /// A process's disk is copied.
+    CopyDisk { process: u16 },
+    /// A process dies for so long and has the copy of its disk afterwards.
+    OlderDisk { process: u16, down: u64 },
+    /// All processes lose power, the first one for so long, each further one for so much longer.
+    BlackOut { down: u64, apart: u64 },
 }
 
 /// A fault and when it happens.
@@ -124,6 +133,7 @@ impl Script {
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
         lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
         lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
+        lacks.extend(lacks.contains(&Feature::LostDisks).then_some(Feature::OlderDisks));
         lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
         let accepts_loss = deployment.accept_loss(PartitionId(0), &[]).is_some();
         lacks.extend((!accepts_loss).then_some(Feature::AcceptLoss));
@@ -159,6 +169,8 @@ impl Script {
             faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, traffic));
             faults.sort_by_key(|fault| fault.at);
         }
+        faults.extend(schedule::of_disks(&mut stream(seed, "disks", 0), &swarm, &hosts, TRAFFIC));
+        faults.sort_by_key(|fault| fault.at);
         if swarm.has(Feature::FadingRegions) {
             faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, traffic));
             faults.sort_by_key(|fault| fault.at);

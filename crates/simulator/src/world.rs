@@ -9,7 +9,7 @@ use crate::faults::{Feature, Swarm, exponential};
 use crate::keyset::KnownKeys;
 use crate::losses::{Loss, Seen};
 use crate::network::Network;
-use crate::process::{Process, Served, Sink, StartError};
+use crate::process::{Process, Served, Sink};
 use crate::recorder::Recorder;
 use crate::script::{Fault, Link, Script, TimedPlan, stream};
 use crate::trace::{Trace, kind};
@@ -25,7 +25,7 @@ use types::{RegionId, RegionSet, Timestamp, TransactionId, Wire};
 pub(crate) const LAZY_SYNC: u64 = 1_000_000;
 
 /// How long a process waits that could not start, in microseconds.
-const START_AGAIN: u64 = 100_000;
+pub(crate) const START_AGAIN: u64 = 100_000;
 
 /// How often instances are asked what has committed.
 const OBSERVED_EVERY: u64 = 500_000;
@@ -282,17 +282,13 @@ impl<D: Deployment> World<D> {
         }
         let started = process.start(self.now, &self.deployment, self.setting, self.mutants);
         let sink = match started {
-            Ok(sink) => sink,
-            Err(StartError::Disk(reason)) => {
-                self.trace.note(self.now, kind::START, &[], || format!("p{index} cannot start: {reason}"));
-                return self.after(START_AGAIN, Event::Restart { process: index });
+            Ok((sink, recovered)) => {
+                self.judge_start(index, &recovered);
+                sink
             }
-            Err(StartError::Refused(reason)) => {
-                self.trace
-                    .note(self.now, kind::START, &[], || format!("p{index} refuses to start: {reason}"));
-                return self.recorder.no_progress(format!("process {index} refuses to start: {reason}"));
-            }
+            Err(error) => return self.on_start_failed(index, error),
         };
+        let process = &self.processes[index];
         let incarnation = process.life.as_ref().map_or(Incarnation(0), |life| life.incarnation);
         self.trace.note(self.now, kind::START, &incarnation.0.to_le_bytes(), || {
             format!("p{index} starts, incarnation {incarnation}")

@@ -27,6 +27,11 @@ fn sites(nodes: &Nodes<Instance>) -> impl Iterator<Item = &Site> {
 impl Hosting for SiteHosting {
     type Protocol = Instance;
 
+    /// A site that lacks something holds what it is asked, and says so after a while.
+    fn is_complete(&self, nodes: &Nodes<Instance>) -> bool {
+        sites(nodes).all(|site| !site.is_joining())
+    }
+
     fn backlog(&self, nodes: &Nodes<Instance>) -> Backlog {
         Backlog { queued_bytes: sites(nodes).map(Site::queued_bytes).sum(), ..Backlog::default() }
     }

@@ -1,5 +1,7 @@
 //! How a site begins that remembers nothing (TARDiS 6.5): a new one, or one whose disk was lost. It must not make a state
-//! on the empty keyspace when the others have taken that one out long ago: nobody could ever apply it.
+//! on the empty keyspace when the others have taken that one out long ago: nobody could ever apply it. One that has lost
+//! the end of its log begins likewise, for others may have taken out what it lacks because it had told them that it has
+//! it (Corrections 57); but what it remembers it forgets only when another site has begun and gives it everything.
 //!
 //! ```text
 //!  Join --> every other site --> Joined { has_begun } --> of the first that has: Fetch --> Pieces ... is_last
@@ -90,9 +92,11 @@ impl Site {
         self.joining.is_under_way
     }
 
-    /// The log was read. A site that has never begun looks for another one that has.
-    pub(super) fn begin_or_join(&mut self, now: Now, out: &mut Outputs<'_, Instance>) {
+    /// The log was read. A site that has never begun looks for another one that has; so does one of whose log something
+    /// is missing. (Where its record partitions have what it has told them, it goes on with that.)
+    pub(super) fn begin_or_join(&mut self, complete: bool, now: Now, out: &mut Outputs<'_, Instance>) {
         self.marks.recovered();
+        self.has_begun &= complete || self.keyspace.is_parted();
         out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         self.begin_with_partitions(now, out);
         if self.has_begun || self.topology.sites.len() == 1 {
@@ -149,7 +153,7 @@ impl Site {
             .map(|site| site.process.to_string())
             .collect();
         let text = format!(
-            "the site has no data yet and waits to hear from the sites of process {}: they may have some; retry later",
+            "the site lacks data and waits to hear from the sites of process {}: they may have them; retry later",
             silent.join(", ")
         );
         for held in self.joining.held.extract_if(.., |held| held.until <= now.instant) {

@@ -180,6 +180,7 @@ impl Site {
         self.names = names::Names::default();
         self.merging = merging::Progress::default();
         self.noted = None;
+        self.has_begun = false;
     }
 
     /// What it keeps, to look at.
@@ -333,7 +334,7 @@ impl Site {
             Input::Timer(timer) => self.on_timer(timer, (now, random), out),
             Input::Snapshot(piece) => self.on_snapshot(piece),
             Input::Recover(record) => self.on_recover(record, now.instant),
-            Input::Recovered { .. } => self.begin_or_join(now, out),
+            Input::Recovered { complete } => self.begin_or_join(complete, now, out),
         }
     }
 

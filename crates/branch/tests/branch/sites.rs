@@ -1,5 +1,7 @@
 //! Sites that talk to one another over a network that delays and cuts, and that restart from their logs.
 
+mod cut;
+
 use anabranch_branch::site::{Collecting, Local, Merging, Options, Topology};
 use anabranch_branch::{Instance, Keep, Mutant, Mutants, StateId};
 use datatypes::{Operation, register};

@@ -2,8 +2,8 @@
 //! power cuts.
 
 use anabranch_journal::{
-    DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogError, LogOptions, OpenError, Piece, Recovered,
-    SimulatedDisk, SyncTicket,
+    Damage, DirectoryId, FinishedCheckpoint, GroupNumber, Log, LogError, LogOptions, OpenError, Piece,
+    Recovered, SimulatedDisk, SyncTicket,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -40,12 +40,16 @@ pub enum Op {
     Full(u64),
     Heal,
     KillAfter(u64),
+    /// The process is killed and its disk damaged; if the journal refuses it, a backup is restored.
+    Damage(Damage, u64),
 }
 
 /// Scenarios: mostly appending and syncing, with an end of the process every few steps.
 pub fn scenarios() -> impl Strategy<Value = Vec<Op>> {
     let stage =
         prop_oneof![Just(Stage::Begun), Just(Stage::Finished), Just(Stage::Run), Just(Stage::Installed)];
+    let damage =
+        prop_oneof![Just(Damage::Bit), Just(Damage::Tail), Just(Damage::Segment), Just(Damage::Exchange)];
     let op = prop_oneof![
         20 => (0usize..400).prop_map(Op::Append),
         4 => (0usize..6000).prop_map(Op::Append),
@@ -63,6 +67,7 @@ pub fn scenarios() -> impl Strategy<Value = Vec<Op>> {
         1 => (0u64..16384).prop_map(Op::Full),
         2 => Just(Op::Heal),
         2 => (0u64..12).prop_map(Op::KillAfter),
+        2 => (damage, any::<u64>()).prop_map(|(damage, seed)| Op::Damage(damage, seed)),
     ];
     proptest::collection::vec(op, 1..80)
 }
@@ -127,7 +132,7 @@ impl Model {
     /// Compares a recovery and takes over what it decided.
     fn check(&mut self, opened: &Opened, power_cut: bool) -> Result<(), String> {
         let Recovered { checkpoint: GroupNumber(base), last: GroupNumber(last), .. } = opened.recovered;
-        ensure(self.bases.contains(&base), || {
+        ensure(self.bases.contains(&base) || opened.recovered.fell_back, || {
             format!("checkpoint at {base}, expected one of {:?}", self.bases)
         })?;
         ensure(opened.chunks == self.chunks(base), || format!("the checkpoint at {base} has other content"))?;
@@ -174,14 +179,23 @@ struct Harness {
     log: Option<Log>,
     ticket: Option<SyncTicket>,
     model: Model,
+    /// It may have died unnoticed: then a sync that it thinks has succeeded has not, and nobody has heard of it.
+    may_be_dead: bool,
 }
 
 /// Runs a scenario; an error says what the journal did wrong.
 pub fn check(ops: &[Op], options: &LogOptions) -> Result<(), String> {
     let disk = SimulatedDisk::new();
     let model = Model { bases: vec![0], incarnations: vec![0], ..Model::default() };
-    let mut harness =
-        Harness { disk, options: options.clone(), random: Rng::with_seed(1), log: None, ticket: None, model };
+    let mut harness = Harness {
+        disk,
+        options: options.clone(),
+        random: Rng::with_seed(1),
+        log: None,
+        ticket: None,
+        model,
+        may_be_dead: false,
+    };
     harness.reopen(false)?;
     for op in ops {
         harness.step(*op)?;
@@ -201,7 +215,12 @@ impl Harness {
             Op::FailSync => self.disk.fail_next_sync(),
             Op::Full(bytes) => self.disk.set_capacity(Some(self.disk.used() + bytes)),
             Op::Heal => self.disk.heal(),
-            Op::KillAfter(operations) => self.disk.kill_after(operations),
+            Op::KillAfter(operations) => {
+                self.may_be_dead = true;
+                self.disk.kill_after(operations);
+            }
+            Op::Damage(damage, seed) if !self.may_be_dead => return self.damage(damage, seed),
+            Op::Damage(..) => return self.end(false),
             Op::Close => return self.close(),
             Op::Append(size) => self.append(size)?,
             _ => {
@@ -332,6 +351,7 @@ impl Harness {
         let run = log.begin_install(finished)?.run();
         if matches!(stage, Stage::Run) {
             // The process goes on without having heard: as if it died here.
+            self.may_be_dead = true;
             self.disk.kill_after(0);
             return Ok(());
         }
@@ -359,6 +379,26 @@ impl Harness {
         self.reopen(power_cut)
     }
 
+    /// Kills the process and damages its disk: what was synced is there, or the journal refuses, until a backup is
+    /// restored.
+    fn damage(&mut self, damage: Damage, seed: u64) -> Result<(), String> {
+        (self.log, self.ticket) = (None, None);
+        self.model.open.clear();
+        self.disk.heal();
+        let intact = self.disk.copy();
+        let Some(what) = self.disk.damage(damage, &mut Rng::with_seed(seed)) else {
+            return self.reopen(false);
+        };
+        match open(&self.disk, &self.options) {
+            Ok(opened) => self.begin(opened, true).map_err(|error| format!("{what}: {error}")),
+            Err(OpenError::Corrupt { .. }) => {
+                self.disk = intact;
+                self.reopen(false)
+            }
+            Err(error) => Err(format!("{what}: {error}")),
+        }
+    }
+
     /// Opens the log; now and then the process dies in the middle of that, and once more.
     fn reopen(&mut self, mut power_cut: bool) -> Result<(), String> {
         for _ in 0..2 {
@@ -375,8 +415,12 @@ impl Harness {
             power_cut = true;
             self.disk.crash(&mut self.random);
         }
-        let mut opened =
-            open(&self.disk, &self.options).map_err(|error| format!("refused to open: {error}"))?;
+        let opened = open(&self.disk, &self.options).map_err(|error| format!("refused to open: {error}"))?;
+        self.begin(opened, power_cut)
+    }
+
+    fn begin(&mut self, mut opened: Opened, power_cut: bool) -> Result<(), String> {
+        self.may_be_dead = false;
         self.model.check(&opened, power_cut)?;
         if !opened.recovered.clean_shutdown {
             let next = opened.recovered.incarnation.0 + 1;

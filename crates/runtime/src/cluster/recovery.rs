@@ -1,13 +1,14 @@
 //! From the data directory to replicas that take part.
 //!
 //! A replica may go on where it was only if nothing is missing of what it had relied on (Corrections 67). Nothing is
-//! after an end in order; nor with `always`; nor with `everysec` if the kernel that took the records still runs. In
-//! every other case, and always with `--memory`, it learns from its peers first; until it has, and that is synced, a
+//! after an end in order; nor with `always`, where what was cut was never acknowledged; nor with `everysec` if the
+//! kernel that took the records still runs and nothing was cut. In every other case, if a loss is accepted (of an older
+//! copy of a directory only its operator knows what it is), and always with `--memory`, it learns from its peers first; until it has, and that is synced, a
 //! next start has gaps too. A directory without a journal belongs to a new cluster if it was so said (`bootstrap`),
 //! else to a process that has forgotten everything.
 //!
-//! Each start is a new incarnation: one more than the last. Where none is recorded it is the wall clock's seconds, so
-//! that a life after a lost directory, or after one in memory, never takes an earlier one's name.
+//! Each start is a new incarnation: the wall clock's seconds, but more than the last one recorded, so that a life after
+//! a lost directory, an older copy of it, or one in memory never takes an earlier one's name.
 
 use crate::cluster::catalog::Catalog;
 use crate::cluster::config::ClusterOptions;
@@ -21,6 +22,7 @@ use crate::journal::{CLUSTER_RECORDS, Journal};
 use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::process::Process;
+use crate::recovery::tell_missing;
 use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
 use mio::net::TcpListener;
 use protocol::Durability;
@@ -141,36 +143,39 @@ fn from_disk(
     let disk: Arc<dyn ::journal::Disk> = Arc::new(disk);
     let identity = Identity::present(cluster.file.seed, cluster.process);
     let earlier = identity.earlier(directory)?;
-    let incarnation = match Log::incarnation_in(Arc::clone(&disk)).map_err(journal_error)? {
-        Incarnation(0) => first_incarnation(),
-        Incarnation(last) => Incarnation(last + 1),
-    };
+    let last = Log::incarnation_in(Arc::clone(&disk)).map_err(journal_error)?;
+    let incarnation = Incarnation(last.0 + 1).max(first_incarnation());
     let mut keyspaces = build(incarnation)?;
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes,
         fresh_id: DirectoryId(fastrand::u128(..)),
+        accept_loss: options.accept_loss,
         ..LogOptions::default()
     };
     let (mut log, recovered) =
         Log::open(disk, &log_options, &mut |piece| visit(&mut keyspaces, piece)).map_err(journal_error)?;
-    if let Some(cut) = &recovered.cut {
-        tracing::warn!(file = cut.file, offset = cut.offset, "the log ended in a torn group, which was cut");
-    }
+    tell_missing(&recovered);
     log.set_incarnation(incarnation)
         .map_err(|error| StartError::Log { directory: directory.to_owned(), error })?;
     let complete = match earlier {
         Some(earlier) if !recovered.created => {
-            let kept = recovered.clean_shutdown
-                || options.durability == Durability::Synced
-                || identity.is_same_boot(&earlier);
-            earlier.complete && kept
+            let same_boot = identity.is_same_boot(&earlier);
+            earlier.complete && !cluster.accept_loss && is_kept(&recovered, options.durability, same_boot)
         }
         _ => recovered.created && cluster.bootstrap,
     };
     let identity = identity.with_complete(complete);
     identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
     let journal = Some(Journal::of_replicas(log, recovered.grown));
-    Ok(Recovered { keyspaces, journal, incarnation, complete, identity: (!complete).then_some(identity) })
+    let identity = (!complete).then_some(identity);
+    Ok(Recovered { keyspaces, journal, incarnation, complete, identity })
+}
+
+/// True if the log holds everything that others may have relied on. What was cut although the kernel still runs was
+/// damaged, or half written when the process died: with `everysec` it may have been told.
+fn is_kept(recovered: &::journal::Recovered, durability: Durability, same_boot: bool) -> bool {
+    let whole = recovered.cut.is_none() && same_boot;
+    recovered.lost.is_none() && (recovered.clean_shutdown || durability == Durability::Synced || whole)
 }
 
 fn first_incarnation() -> Incarnation {
@@ -197,5 +202,37 @@ fn visit(keyspaces: &mut [Option<Box<dyn Hosted>>], piece: Piece<'_>) -> Result<
     match piece {
         Piece::Chunk(_) => keyspace.snapshot(partition, content),
         Piece::Record { .. } => keyspace.recover(partition, content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::journal::{Cut, GroupNumber, Lost, Recovered};
+
+    #[test]
+    fn what_was_cut_is_a_gap_unless_it_was_never_acknowledged() {
+        let cut = Cut { file: "segment".into(), offset: 9, groups: 1, records: 1, bytes: 90 };
+        let whole = Recovered {
+            created: false,
+            id: DirectoryId(1),
+            incarnation: Incarnation(1),
+            clean_shutdown: false,
+            checkpoint: GroupNumber(0),
+            fell_back: false,
+            grown: 0,
+            last: GroupNumber(3),
+            cut: None,
+            lost: None,
+        };
+        let torn = Recovered { cut: Some(cut.clone()), ..whole.clone() };
+        let lost = Lost { damage: String::new(), synced: GroupNumber(4), cut };
+        let lost = Recovered { lost: Some(lost), clean_shutdown: true, ..whole.clone() };
+        let kept = |recovered, durability| [true, false].map(|boot| is_kept(recovered, durability, boot));
+        assert_eq!(kept(&whole, Durability::Written), [true, false]);
+        assert_eq!(kept(&torn, Durability::Written), [false, false]);
+        assert_eq!(kept(&whole, Durability::Synced), [true, true]);
+        assert_eq!(kept(&torn, Durability::Synced), [true, true]);
+        assert_eq!(kept(&lost, Durability::Synced), [false, false]);
     }
 }

@@ -64,7 +64,7 @@ pub fn serve(arguments: &ServeArguments, extras: ServeExtras) -> Result<Outcome>
 
 /// What the runtime is told.
 fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Result<runtime::Options> {
-    let options = config.options()?;
+    let options = runtime::Options { accept_loss: member.accept_loss, ..config.options()? };
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
     let MemberArguments { bootstrap, accept_loss, .. } = *member;

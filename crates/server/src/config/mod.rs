@@ -162,6 +162,7 @@ impl Config {
             segment_bytes: self.storage.segment_bytes,
             region_queue_bytes: self.storage.region_queue_bytes,
             region_spill_bytes: self.storage.region_spill_bytes,
+            accept_loss: false,
             sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
             cluster: None,
         })
