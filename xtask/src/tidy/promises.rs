@@ -15,7 +15,7 @@ pub fn check(root: &Path, files: &[TextFile]) -> Vec<Finding> {
         false => matches_test(code, files) == Some(false),
     };
     named(&page.text)
-        .filter(|(_, code)| is_missing(&code))
+        .filter(|(_, code)| is_missing(code))
         .map(|(line, code)| Finding::error(&page.path, line, format!("`{code}` matches no test")))
         .collect()
 }

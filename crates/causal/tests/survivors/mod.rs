@@ -1,8 +1,10 @@
 //! PaRiS played in virtual time: scripts about regions that are gone for good.
 
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/client.rs"]
 mod client;
 mod evict;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;
 

@@ -53,7 +53,8 @@ impl Key {
                 let earlier = !has || at < self.deadline;
                 let done = exists
                     && !(condition.if_none && has || condition.if_some && !has)
-                    && !(condition.if_later && !later || condition.if_earlier && !earlier);
+                    && (later || !condition.if_later)
+                    && (earlier || !condition.if_earlier);
                 if done {
                     self.deadline = at;
                     self.expire(now_millis);
@@ -77,16 +78,16 @@ impl Key {
         };
         let mut text = old.clone().unwrap_or_default();
         match operation {
-            Operation::Get => return bulk(old),
-            Operation::Length => return integer(text.len()),
+            Operation::Get => bulk(old),
+            Operation::Length => integer(text.len()),
             Operation::GetDelete => {
                 self.held = None;
-                return bulk(old);
+                bulk(old)
             }
             Operation::Append { value } => {
                 text.extend_from_slice(value);
                 self.held = Some(Held::Register(text.clone()));
-                return integer(text.len());
+                integer(text.len())
             }
             Operation::Increment { by } => {
                 let before = if old.is_some() { number(&text) } else { Some(0) };
@@ -94,7 +95,7 @@ impl Key {
                     return Answer::Refusal;
                 };
                 self.held = Some(Held::Register(sum.to_string().into_bytes()));
-                return integer(sum);
+                integer(sum)
             }
             Operation::Set { value, deadline, condition, reply } => {
                 let done = match condition {

@@ -30,7 +30,7 @@ impl World {
 
 fn world(sites: usize, seed: u64) -> World {
     let merging = Merging::Auto { every: Duration::from_millis(10) };
-    let collect = if seed % 2 == 0 { Collecting::Optimistic } else { Collecting::Pessimistic };
+    let collect = if seed.is_multiple_of(2) { Collecting::Optimistic } else { Collecting::Pessimistic };
     World::new(sites, Options { keep: Keep::states(0), merging, collect, ..Options::default() }, seed)
 }
 
