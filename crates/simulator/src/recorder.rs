@@ -5,9 +5,9 @@ use crate::workload::{Plan, Watching};
 use checker::{
     Branch, Bytes, Check, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, Vector, Violation,
 };
-use datatypes::Effect;
+use datatypes::{Cell, Effect, key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use types::{PartitionId, RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
+use types::{PartitionId, Reader, RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
 /// The history so far.
 #[derive(Default)]
@@ -352,7 +352,10 @@ impl Recorder {
         }
         let (known_keys, news): (Vec<_>, Vec<_>) = (claim.effects.into_iter())
             .partition(|(key, _)| known.effects.iter().any(|(other, _)| other == key));
-        let differs = |key: &Key| effects_on(key, &known.effects) != effects_on(key, &known_keys);
+        let differs = |key: &Key| {
+            let (before, now) = (effects_on(key, &known.effects), effects_on(key, &known_keys));
+            before.len() != now.len() || !before.iter().zip(&now).all(|(before, now)| are_equal(before, now))
+        };
         if let Some((key, _)) = known_keys.iter().find(|(key, _)| differs(key)) {
             let message = format!("transaction {place} is claimed to have had different effects on {key}");
             let transactions = vec![place as u64];
@@ -381,6 +384,16 @@ fn effects_on(key: &Key, effects: &[(Key, Bytes)]) -> Vec<Bytes> {
     let mut on_key: Vec<Bytes> = on_key.map(|(_, effect)| effect.clone()).collect();
     on_key.dedup_by(|second, first| second == first && first.0 == deletion);
     on_key
+}
+
+/// True when two effects are the same one. Two sites that made the same merge may hold the members of a collection in
+/// different orders.
+fn are_equal(one: &Bytes, other: &Bytes) -> bool {
+    let restored = |effect: &Bytes| match Effect::decode(&mut Reader::new(&effect.0)) {
+        Ok(Effect::Key(key::Effect::Restore(cell))) => Cell::decode(&mut Reader::new(&cell)).ok(),
+        _ => None,
+    };
+    one == other || restored(one).is_some_and(|cell| restored(other) == Some(cell))
 }
 
 /// A transaction's name in histories.
