@@ -2,6 +2,7 @@
 
 extern crate anabranch_strict as strict;
 
+mod hosting;
 mod locking;
 mod model;
 mod solo;

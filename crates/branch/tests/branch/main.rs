@@ -8,6 +8,7 @@ mod early;
 mod elements;
 mod exhaustive;
 mod handling;
+mod hosting;
 mod labelling;
 mod merging;
 mod model;

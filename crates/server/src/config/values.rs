@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 /// A place to listen: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,8 +125,8 @@ impl FromStr for LogLevel {
     fn from_str(text: &str) -> Result<Self, NoLevel> {
         const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
         // A bare word that is no level would be taken for the name of a module, and silence everything.
-        let is_module_filter = text.contains(['=', ',', '[']);
-        if (is_module_filter || LEVELS.contains(&text)) && EnvFilter::try_new(text).is_ok() {
+        let is_module_filter = text.contains(['=', ',']);
+        if (is_module_filter || LEVELS.contains(&text)) && text.parse::<Targets>().is_ok() {
             Ok(LogLevel(text.to_owned()))
         } else {
             Err(NoLevel(text.to_owned()))

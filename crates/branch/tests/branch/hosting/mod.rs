@@ -1,0 +1,4 @@
+//! The model as a process knows it.
+
+mod options;
+mod placement;

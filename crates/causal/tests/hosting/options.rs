@@ -1,0 +1,70 @@
+//! Options as statements give them: what is refused, and what becomes of them.
+
+use anabranch_causal::model::{Causal, Options, Protocol};
+use protocol::model::{ClusterShape, Model, OptionWords, RegionShape, read, store};
+use types::HashSeed;
+
+fn cluster(processes: &[u16]) -> ClusterShape {
+    let region = |(region, each): (u16, &u16)| RegionShape {
+        name: format!("r{region}"),
+        processes: (0..*each).map(|process| region * 10 + process).collect(),
+    };
+    ClusterShape { seed: HashSeed(1), regions: (0..).zip(processes).map(region).collect() }
+}
+
+fn created(regions: &[&'static [u8]], words: &[(&[u8], &[u8])]) -> Result<Options, String> {
+    Options::create(&OptionWords::new(regions.to_vec(), words)).map_err(|error| error.message.into_owned())
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_reason() {
+    let two = cluster(&[1, 1]);
+    let check = |regions: &[&'static [u8]], words: &[(&[u8], &[u8])]| {
+        created(regions, words).and_then(|options| options.check(&two))
+    };
+    assert_eq!(check(&[], &[]), Ok(()));
+    assert_eq!(check(&[], &[(b"REPLICAS", b"1")]), Ok(()));
+    assert!(check(&[], &[(b"REPLICAS", b"3")]).unwrap_err().contains("1 to 2 here, not 3"));
+    assert!(check(&[b"r1", b"x"], &[]).unwrap_err().contains("no region 'x'; there are r0, r1"));
+    assert!(check(&[b"r1", b"r1"], &[]).unwrap_err().contains("twice"));
+    assert_eq!(check(&[b"r1"], &[]), Ok(()));
+    assert!(check(&[], &[(b"PARTITIONS", b"0")]).unwrap_err().contains("partition"));
+    assert!(check(&[], &[(b"COPIES", b"3")]).unwrap_err().contains("region 'r0' has 1"));
+    assert!(check(&[], &[(b"COPIES", b"2")]).unwrap_err().contains("1 or 3"));
+    assert!(check(&[], &[(b"LOCKS", b"none")]).unwrap_err().contains("unknown keyspace option 'LOCKS'"));
+    assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("wren or paris, not 'cure'"));
+    let wren = check(&[b"r1"], &[(b"PROTOCOL", b"wren")]);
+    assert!(wren.unwrap_err().contains("every partition in every region"));
+}
+
+#[test]
+fn where_partitions_are_chooses_the_protocol_unless_it_is_named() {
+    assert_eq!(created(&[], &[]).unwrap().protocol, Protocol::Wren);
+    assert_eq!(created(&[], &[(b"REPLICAS", b"1")]).unwrap().protocol, Protocol::Paris);
+    assert_eq!(created(&[b"r1"], &[]).unwrap().protocol, Protocol::Paris);
+    assert_eq!(created(&[], &[(b"PROTOCOL", b"PaRiS")]).unwrap().protocol, Protocol::Paris);
+}
+
+#[test]
+fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
+    let copies: (&[u8], &[u8]) = (b"COPIES", b"3");
+    let placed = created(&[b"r0", b"r1"], &[copies, (b"REPLICAS", b"2")]).unwrap();
+    assert_eq!(placed.check(&cluster(&[3, 3, 2])), Ok(()));
+    let everywhere = created(&[], &[copies]).unwrap();
+    assert!(everywhere.check(&cluster(&[3, 3, 2])).unwrap_err().contains("region 'r2' has 2"));
+}
+
+#[test]
+fn an_eviction_is_all_that_becomes_of_options() {
+    let cluster = cluster(&[1, 1, 1]);
+    let before = store(&created(&[], &[(b"REPLICAS", b"2")]).unwrap());
+    let after = Causal.note_eviction(&before, "r2", "r0", &cluster).unwrap();
+    assert!(Causal.may_become(&before, &after) && !Causal.may_become(&after, &before));
+    assert!(Causal.was_created_as(&after, &before));
+    assert_eq!(read::<Options>(&after).unwrap().evicted, ["r2"]);
+    let refused =
+        |region: &str, asked_in: &str| Causal.note_eviction(&after, region, asked_in, &cluster).unwrap_err();
+    assert!(refused("r1", "r0").contains("nobody else has"));
+    assert!(refused("r0", "r2").contains("ask one of a region that stays"));
+    assert!(refused("x", "r0").contains("no region 'x'"));
+}
