@@ -434,3 +434,6 @@ fn converted(claim: protocol::Claim) -> Claim {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;
