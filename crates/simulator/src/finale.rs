@@ -44,24 +44,30 @@ pub struct Run {
 /// Runs a script and checks its history.
 pub fn simulate<D: Deployment>(deployment: D, script: &Script, mutants: Mutants, readable: bool) -> Run {
     let mut world = World::new(deployment, script, mutants, readable);
-    (0..world.processes.len()).for_each(|process| world.start(process));
-    world.add_clients(script.plans.as_deref());
-    world.schedule_faults(&script.faults);
-    world.after(0, Event::Observe);
-    world.run_until(script.traffic);
-    world.heal();
-    world.run_until(script.traffic + CALM);
-    world.traffic = false;
-    world.demand_progress();
-    world.demand_writes();
-    world.demand_progress();
-    world.read_at_rest();
-    let listed = world.demand_losses();
-    world.observe();
+    let listed = world.play(script);
     world.into_run(script, listed)
 }
 
 impl<D: Deployment> World<D> {
+    /// Traffic under faults, calm, and what must hold when everything has come to rest; returns the losses that are listed then.
+    pub(crate) fn play(&mut self, script: &Script) -> Option<BTreeMap<u16, Vec<ListedLoss>>> {
+        (0..self.processes.len()).for_each(|process| self.start(process));
+        self.add_clients(script.plans.as_deref());
+        self.schedule_faults(&script.faults);
+        self.after(0, Event::Observe);
+        self.run_until(script.traffic);
+        self.heal();
+        self.run_until(script.traffic + CALM);
+        self.traffic = false;
+        self.demand_progress();
+        self.demand_writes();
+        self.demand_progress();
+        self.read_at_rest();
+        let listed = self.demand_losses();
+        self.observe();
+        listed
+    }
+
     fn undecided(&self) -> Vec<(usize, usize)> {
         let lives = self
             .processes
@@ -217,7 +223,7 @@ impl<D: Deployment> World<D> {
         lists
     }
 
-    fn into_run(mut self, script: &Script, listed: Option<BTreeMap<u16, Vec<ListedLoss>>>) -> Run {
+    pub(crate) fn into_run(mut self, script: &Script, listed: Option<BTreeMap<u16, Vec<ListedLoss>>>) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         self.recorder.merge_pipelines();
         self.recorder.expand_keysets();

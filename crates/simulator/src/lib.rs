@@ -56,6 +56,6 @@ pub use deployments::{
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
-pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_seeds, shrink_seed};
+pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_script, run_seeds, shrink_seed};
 pub use script::{Script, ScriptError};
 pub use shrink::{Shrunk, shrink};

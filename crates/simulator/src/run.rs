@@ -3,9 +3,10 @@
 use crate::deployment::{Deployment, Mutants};
 use crate::deployments::{self, Task};
 use crate::faults::Feature;
-use crate::finale::{Run, simulate};
+use crate::finale::Run;
 use crate::script::Script;
 use crate::shrink::{Shrunk, shrink};
+use crate::world::World;
 use checker::{Check, Violation, write_history};
 use serde::Serialize;
 use std::io::Write;
@@ -160,16 +161,28 @@ fn progress(message: String) -> Violation {
     Violation { check: Check::Progress, message, transactions: Vec::new() }
 }
 
-/// One run; a panic in the protocol is a finding like any other.
+/// A panic in the protocol, which is a finding like any other.
+pub(crate) struct Panic {
+    pub message: String,
+    /// The script with the transactions that had begun.
+    pub script: Script,
+}
+
+/// One run.
 pub(crate) fn run_once<D: Deployment>(
     deployment: D,
     script: &Script,
     mutants: Mutants,
     readable: bool,
-) -> Result<Run, String> {
-    catch_unwind(AssertUnwindSafe(|| simulate(deployment, script, mutants, readable))).map_err(|panic| {
+) -> Result<Run, Panic> {
+    let mut world = World::new(deployment, script, mutants, readable);
+    let played = catch_unwind(AssertUnwindSafe(|| world.play(script)));
+    let plans = Some(world.began.clone());
+    let run = played.and_then(|listed| catch_unwind(AssertUnwindSafe(|| world.into_run(script, listed))));
+    run.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+        let message = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Panic { message: message.unwrap_or_default(), script: Script { plans, ..script.clone() } }
     })
 }
 
@@ -187,7 +200,7 @@ impl Summary {
         let last = run(options.readable);
         self.seeds += 1;
         let mut violations = match (first, last) {
-            (Some(Err(panic)), _) | (_, Err(panic)) => vec![progress(format!("panicked: {panic}"))],
+            (Some(Err(panic)), _) | (_, Err(panic)) => vec![progress(format!("panicked: {}", panic.message))],
             (first, Ok(last)) => {
                 let own = format!("{}{:016x}", self.trace_hash, last.trace_hash);
                 self.trace_hash = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(own.as_bytes()));

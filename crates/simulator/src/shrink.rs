@@ -56,10 +56,12 @@ pub fn shrink<D: Deployment>(
             let first = run.report.violations.iter().min_by_key(|violation| violation.check)?;
             (Kind::Violation(first.check), run.script, run.report.violations)
         }
-        Err(_) => (Kind::Panic, script, Vec::new()),
+        Err(panic) => (Kind::Panic, panic.script, Vec::new()),
     };
     let before = (best.faults(), best.transactions());
     let mut shrinker = Shrinker { build, mutants, kind, best, violations, runs: 1, limit };
+    // A shorter run is the same run up to its end, and all that follows takes less time.
+    shrinker.shorten();
     // With less noise, what is left out changes less of the rest.
     shrinker.calm();
     loop {
@@ -95,17 +97,16 @@ impl<D: Deployment, B: Fn() -> D> Shrinker<B> {
             return false;
         }
         self.runs += 1;
-        let violations = match run_once((self.build)(), &script, self.mutants, false) {
-            Ok(run) => run.report.violations,
-            Err(_) if self.kind == Kind::Panic => Vec::new(),
-            Err(_) => return false,
-        };
-        let same = match self.kind {
-            Kind::Panic => violations.is_empty(),
-            Kind::Violation(check) => violations.iter().any(|violation| violation.check == check),
+        let run = run_once((self.build)(), &script, self.mutants, false);
+        let same = match (&run, self.kind) {
+            (Err(_), Kind::Panic) => true,
+            (Ok(run), Kind::Violation(check)) => {
+                run.report.violations.iter().any(|violation| violation.check == check)
+            }
+            _ => false,
         };
         if same {
-            (self.best, self.violations) = (script, violations);
+            (self.best, self.violations) = (script, run.map(|run| run.report.violations).unwrap_or_default());
         }
         same
     }
