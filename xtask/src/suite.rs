@@ -71,10 +71,13 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     run(build.args(["--lib", "--bins", "--tests"]))
 }
 
+/// Property tests draw from a seed that follows from the commit, so that every commit tries others and any run can be repeated.
 fn unit(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
     tests.args(["--lib", "--bins", "--tests", "--no-fail-fast", "--", "--skip", SOAK]);
-    run(&mut tests)
+    let seed = workspace.seed().to_string();
+    println!("properties draw from PROPTEST_RNG_SEED={seed}");
+    run(tests.env("PROPTEST_RNG_SEED", seed))
 }
 
 /// Formats the tree, rewrites the generated `clippy.toml` files and applies what clippy can fix by itself.

@@ -203,7 +203,7 @@ fn judge(history: &[Transaction]) -> (usize, usize) {
 
 #[test]
 fn four_opinions_agree() {
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut runner = proptest::test_runner::TestRunner::default();
     let plans = prop::collection::vec(transaction(), 2..6);
     let (mut proven, mut refused) = (0, 0);
     for _ in 0..1000 {
