@@ -21,6 +21,11 @@ const ONCE: &[Step] = &[
     Step { name: "models", about: "all models, each to its end or to millions of states", run: models },
     Step { name: "skipped", about: "tests in modules named `soak`, which `test` skips", run: skipped },
     Step {
+        name: "density",
+        about: "how many random seeds show each known bug of the simulator's tests",
+        run: density,
+    },
+    Step {
         name: "evidence",
         about: "process tests marked `soak`: the bench commands, the whole differential test",
         run: |workspace| run_process_tests(workspace, Length::Left),
@@ -51,6 +56,8 @@ const SEEDS: u32 = 200;
 const NEXT_SEED: &str = ".cache/soak-seed";
 /// Cases per property of a round, for the properties that do not fix their own number.
 const CASES: u32 = 20_000;
+/// Part of the names of the simulator's tests that each show a known bug, and of one that shows what a mode permits.
+const KNOWN_BUGS: [&str; 2] = ["_caught", "_is_not_strict"];
 /// How long a round runs each fuzz target.
 const FUZZ_SECONDS: u32 = 120;
 /// Crates whose properties cover every decoder of bytes that came from outside.
@@ -125,6 +132,14 @@ fn models(workspace: &Workspace) -> Result<()> {
 fn skipped(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--lib", "--tests"]);
     run(tests.args(["--", suite::SOAK, "--skip", "model::"]))
+}
+
+/// Known bugs, each of which random seeds must show: seeds that follow from the commit.
+fn density(workspace: &Workspace) -> Result<()> {
+    let first = (u64::from(workspace.seed()) % (simulation::RARE / 2)).to_string();
+    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "-p", "anabranch-simulator"]);
+    tests.args(["--test", "all", "--no-fail-fast", "--", "--nocapture"]).args(KNOWN_BUGS);
+    run(tests.env("ANABRANCH_DENSITY", first))
 }
 
 /// Seeds of every protocol that no round has simulated in this folder.

@@ -1,24 +1,17 @@
 //! The baselines of Wren and PaRiS in the simulator: they keep their promises, and mistakes in what sets them apart are
 //! caught.
 
-mod mistakes;
-mod support;
-
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{CausalDeployment, Checked, run_seeds};
 use baselines::{Blocking, Cure, HybridCure};
 use causal::stable::{self, Mutant, Mutants};
-use mistakes::assert_shown;
 use std::ops::RangeInclusive;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutant: Mutant) {
-    let fails = |seed, mutants| {
-        let build = || CausalDeployment::<S>::new(stable::Options { mutants, ..stable::Options::default() });
-        !run_seeds(name, &options(seed, 1), build).failures.is_empty()
-    };
-    assert_shown(seeds, (name, mutant), |seed| {
-        fails(seed, mutant.into()) && !fails(seed, Mutants::default())
+    mistakes::assert_caught(&Bug::new(name, mutant, &[], seeds), Mutants::from(mutant), |mutants| {
+        CausalDeployment::<S>::new(stable::Options { mutants, ..stable::Options::default() })
     });
 }
 

@@ -1,17 +1,13 @@
 //! Two-phase commit over replicated logs in the simulator: it keeps its promise with locks and with validation, and
 //! its known bugs are caught.
 
-mod mistakes;
-mod support;
-
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, LockingDeployment, Options, run, run_seeds};
-use mistakes::assert_shown;
 use std::ops::RangeInclusive;
 use strict::locking::{self, Concurrency, LockOptions};
 use strict::{Mutant, Mutants};
-use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other until one shows the bug and nothing without it.
 #[track_caller]
 fn assert_caught(concurrency: Concurrency, seeds: RangeInclusive<u64>, mutant: Mutant) {
     assert_caught_with(&[], concurrency, seeds, mutant);
@@ -25,13 +21,11 @@ fn assert_caught_with(
     seeds: RangeInclusive<u64>,
     mutant: Mutant,
 ) {
-    let fails = |seed, mutants| {
-        let options_of = || locking::Options { concurrency, mutants, ..locking::Options::default() };
-        let build = || LockingDeployment { options: options_of() };
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("locking", &options, build).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Mutants::default()));
+    let protocol = if concurrency == Concurrency::Optimistic { "occ" } else { "locking" };
+    let bug = Bug::new(protocol, mutant, with, seeds);
+    mistakes::assert_caught(&bug, Mutants::from(mutant), |mutants| LockingDeployment {
+        options: locking::Options { concurrency, mutants, ..locking::Options::default() },
+    });
 }
 
 #[test]

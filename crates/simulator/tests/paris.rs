@@ -1,13 +1,10 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
-mod mistakes;
-mod support;
-
-use anabranch_simulator::{Feature, Options, ParisDeployment, run, run_seeds};
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
+use anabranch_simulator::{Feature, Options, ParisDeployment, run};
 use causal::paris;
-use mistakes::assert_shown;
 use std::ops::RangeInclusive;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
@@ -16,12 +13,10 @@ fn assert_caught(seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
 
 #[track_caller]
 fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
-    let fails = |seed, mutants| {
-        let build = || ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() });
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("paris", &options, build).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
+    let bug = Bug::new("paris", mutant, with, seeds);
+    mistakes::assert_caught(&bug, paris::Mutants::from(mutant), |mutants| {
+        ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() })
+    });
 }
 
 #[test]

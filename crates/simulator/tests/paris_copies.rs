@@ -1,16 +1,12 @@
 //! PaRiS with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
 
-mod mistakes;
-mod scripts;
-mod support;
-
-use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run, run_seeds};
+use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
+use crate::support::{assert_keeps_its_promise, options};
+use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run};
 use causal::paris;
-use mistakes::assert_shown;
 use replication::copies;
-use scripts::assert_passes;
 use std::ops::RangeInclusive;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(
@@ -19,19 +15,18 @@ fn assert_caught(
     paris: paris::Mutants,
     copies: replication::Mutants,
 ) {
-    let fails = |seed, paris, copies| {
-        let build = || {
+    let name = format!("{paris:?}{copies:?}").replace("no mutant", "");
+    mistakes::assert_caught(
+        &Bug::new("paris-copies", name, with, seeds),
+        (paris, copies),
+        |(paris, copies)| {
             let options = paris::Options { mutants: paris, ..paris::Options::default() };
             ParisCopiesDeployment::new(
                 options,
                 copies::Options { mutants: copies, ..copies::Options::default() },
             )
-        };
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("paris-copies", &options, build).failures.is_empty()
-    };
-    let is_shown = |seed| fails(seed, paris, copies) && !fails(seed, Default::default(), Default::default());
-    assert_shown(seeds, (paris, copies), is_shown);
+        },
+    );
 }
 
 #[test]

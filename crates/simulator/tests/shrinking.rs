@@ -1,6 +1,6 @@
 //! A failing seed becomes a short script that still shows why.
 
-use anabranch_simulator::{Mutants, Script, TapirDeployment, shrink};
+use anabranch_simulator::{Mutants, Options, Script, TapirDeployment, TardisDeployment, run_script, shrink};
 use strict::{Mutant, tapir};
 
 #[test]
@@ -23,4 +23,29 @@ fn a_failing_seed_is_shrunk_to_a_short_script() {
     let text = shrunk.script.lines().join("\n");
     let again = shrink(Script::read(text.as_bytes()).unwrap(), Mutants::default(), 1, build).unwrap();
     assert_eq!(again.violations, shrunk.violations);
+}
+
+#[test]
+fn a_seed_that_panics_is_shrunk_to_a_script_that_panics() {
+    let mutants = branch::Mutant::ForgetMeanwhile.into();
+    let build = || TardisDeployment {
+        options: branch::site::Options { mutants, ..Default::default() },
+        ..TardisDeployment::forking()
+    };
+    let panics = |script: &Script| {
+        let options = Options { once: true, ..Options::default() };
+        let failures = run_script(script, &options, build).failures;
+        failures.iter().flat_map(|failure| &failure.violations).any(|v| v.message.starts_with("panicked"))
+    };
+    let draw = |seed| Script::draw("tardis-forking", &build(), seed, &[]);
+    let script = (1..20).map(draw).find(panics).expect("some seed panics");
+    let shrunk = shrink(script, Mutants::default(), 100, build).expect("it panics");
+    assert!(
+        shrunk.script.transactions() * 2 <= shrunk.before.1,
+        "{} of {}",
+        shrunk.script.transactions(),
+        shrunk.before.1
+    );
+    let text = shrunk.script.lines().join("\n");
+    assert!(panics(&Script::read(text.as_bytes()).unwrap()));
 }

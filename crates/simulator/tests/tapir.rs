@@ -1,28 +1,22 @@
 //! TAPIR in the simulator: it keeps its promise, and its known bugs are caught.
 
-mod mistakes;
-mod scripts;
-mod support;
-
+use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
+use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
 use checker::Level;
-use mistakes::assert_shown;
-use scripts::assert_passes;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use strict::{Mutant, Mutants, tapir};
-use support::{assert_keeps_its_promise, options};
 
-/// Tries one seed after the other, each of which brings these features, until one shows the bug and nothing without it.
+/// Each of the seeds brings these features.
 #[track_caller]
 fn assert_caught_with(features: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
-    let fails = |seed, mutants| {
-        let options_of = || tapir::Options { mutants, ..tapir::Options::default() };
-        let build = || TapirDeployment { options: options_of(), ..TapirDeployment::default() };
-        let options = Options { with: features.to_vec(), ..options(seed, 1) };
-        !run_seeds("tapir", &options, build).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Mutants::default()));
+    let bug = Bug::new("tapir", mutant, features, seeds);
+    mistakes::assert_caught(&bug, Mutants::from(mutant), |mutants| TapirDeployment {
+        options: tapir::Options { mutants, ..tapir::Options::default() },
+        ..TapirDeployment::default()
+    });
 }
 
 #[test]
@@ -148,10 +142,11 @@ fn the_serializable_mode_is_serializable() {
 /// It is weaker by more than its name: some seed shows an order that contradicts real time.
 #[test]
 fn the_serializable_mode_is_not_strict() {
-    let strict =
-        || TapirDeployment { level: Some(Level::StrictSerializable), ..TapirDeployment::serializable() };
-    let differs = |seed| !run_seeds("tapir", &options(seed, 1), strict).failures.is_empty();
-    assert_shown(23..=82, "serializable mode", differs);
+    let bug = Bug::new("tapir-serializable", "NotStrict", &[], 23..=82);
+    mistakes::assert_caught(&bug, Some(Level::StrictSerializable), |level| TapirDeployment {
+        level,
+        ..TapirDeployment::serializable()
+    });
 }
 
 /// Replicas believe nothing that is 100 ms ahead, and clocks are seconds apart and jump.

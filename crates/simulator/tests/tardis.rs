@@ -2,14 +2,11 @@
 //! every conflicting key of their merges (`LeaveConflicts`), and everything is synced (`UnsyncedOrders`); `crates/branch/tests`
 //! catch those.
 
-mod mistakes;
-mod support;
-
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
-use mistakes::assert_shown;
 use std::ops::RangeInclusive;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(seeds: RangeInclusive<u64>, mutant: Mutant) {
@@ -18,13 +15,10 @@ fn assert_caught(seeds: RangeInclusive<u64>, mutant: Mutant) {
 
 #[track_caller]
 fn assert_caught_in(name: &str, deployment: TardisDeployment, seeds: RangeInclusive<u64>, mutant: Mutant) {
-    let fails = |seed, mutants| {
-        let options_of_sites = branch::site::Options { mutants, ..deployment.options };
-        let build = || TardisDeployment { options: options_of_sites, ..deployment };
-        !run_seeds(name, &options(seed, 1), build).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| {
-        fails(seed, mutant.into()) && !fails(seed, branch::Mutants::default())
+    let bug = Bug::new(name, mutant, &[], seeds);
+    mistakes::assert_caught(&bug, branch::Mutants::from(mutant), |mutants| TardisDeployment {
+        options: branch::site::Options { mutants, ..deployment.options },
+        ..deployment
     });
 }
 
@@ -81,12 +75,9 @@ fn types_of_our_own_are_merged_and_come_back_from_the_log() {
 /// The driver's mistake, not the protocol's: processes made it while the log was being synced, since a site answers its clients itself.
 #[test]
 fn replies_that_do_not_wait_for_the_log_are_caught() {
-    let mutants = anabranch_simulator::Mutant::UngatedReplies.into();
-    let is_caught = |seed: u64| {
-        let summary = run("tardis", &Options { mutants, ..options(seed, 1) }).unwrap();
-        !summary.failures.is_empty()
-    };
-    assert!((1..=20).any(is_caught), "not caught in 20 seeds");
+    let mutant = anabranch_simulator::Mutant::UngatedReplies;
+    let bug = Bug::new("tardis", mutant, &[], 1..=20).of_world(mutant.into());
+    mistakes::assert_caught(&bug, (), |()| TardisDeployment::default());
 }
 
 /// Corrections 51.
@@ -123,14 +114,8 @@ fn sites_that_wait_for_none_that_they_do_not_hear_lose_nothing() {
 /// Corrections 54: a parent that was collected early is replaced by the state that bears it.
 #[test]
 fn a_parent_that_is_forwarded_is_caught() {
-    let is_caught = (1..=100).any(|seed| {
-        let options_of_sites =
-            branch::site::Options { mutants: Mutant::ForwardParents.into(), ..Default::default() };
-        let build =
-            || TardisDeployment { options: options_of_sites, collects_early: true, ..Default::default() };
-        !run_seeds("tardis", &options(seed, 1), build).failures.is_empty()
-    });
-    assert!(is_caught, "not caught in 100 seeds");
+    let early = TardisDeployment { collects_early: true, ..Default::default() };
+    assert_caught_in("tardis", early, 1..=100, Mutant::ForwardParents);
 }
 
 /// Corrections 57.

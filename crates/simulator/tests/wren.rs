@@ -1,15 +1,12 @@
 //! Wren in the simulator: it keeps its promise, and its known bugs are caught.
 
-mod mistakes;
-mod support;
-
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, Options, Summary, WrenDeployment, run, run_seeds};
 use causal::wren;
 use checker::Transaction;
-use mistakes::assert_shown;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
@@ -18,12 +15,10 @@ fn assert_caught(seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
 
 #[track_caller]
 fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
-    let fails = |seed, mutants| {
-        let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("wren", &options, build).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
+    let bug = Bug::new("wren", mutant, with, seeds);
+    mistakes::assert_caught(&bug, wren::Mutants::from(mutant), |mutants| {
+        WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() })
+    });
 }
 
 /// The history of the last seed.
@@ -158,12 +153,13 @@ fn histories_of_registers_are_decided_without_claims() {
 #[test]
 fn a_mistake_is_seen_without_claims() {
     let mutants = wren::Mutant::ReadAboveStable.into();
-    assert_shown(1..=20, mutants, |seed| {
+    let is_seen = (1..=20).any(|seed| {
         let build = || WrenDeployment::new(wren::Options { mutants, ..wren::Options::default() });
         let options = Options { with: vec![Feature::Registers], ..options(seed, 1) };
         let history = history_of(&run_seeds("wren", &options, build));
         !checker::check_unclaimed(&history, checker::Level::TransactionalCausal).ok
     });
+    assert!(is_seen, "not by seeds 1 to 20");
 }
 
 /// Corrections 70: two who observe a key in one region at the same time both win.
@@ -194,12 +190,9 @@ fn snapshots_that_fall_below_the_horizon_are_refused() {
 
 #[test]
 fn a_snapshot_read_below_the_horizon_is_caught() {
-    let mutants = wren::Mutant::ReadBelowHorizon.into();
-    assert_shown(8..=27, mutants, |seed| {
-        let with = vec![Feature::Partitions, Feature::Interactive];
-        let options = Options { with, ..options(seed, 1) };
-        !run_seeds("wren", &options, || out_of_lease(mutants)).failures.is_empty()
-    });
+    let mutant = wren::Mutant::ReadBelowHorizon;
+    let bug = Bug::new("wren", mutant, &[Feature::Partitions, Feature::Interactive], 8..=27);
+    mistakes::assert_caught(&bug, wren::Mutants::from(mutant), out_of_lease);
 }
 
 /// Elements that two regions replace or remove, and increments of what others set to words: what is lost is listed.
@@ -262,11 +255,7 @@ fn every_lost_write_is_listed_and_nothing_else() {
 
 #[track_caller]
 fn assert_caught_forgetting(with: &[Feature], seeds: RangeInclusive<u64>, mutant: wren::Mutant) {
-    let fails = |seed, mutants| {
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("wren", &options, || forgetful(mutants)).failures.is_empty()
-    };
-    assert_shown(seeds, mutant, |seed| fails(seed, mutant.into()) && !fails(seed, Default::default()));
+    mistakes::assert_caught(&Bug::new("wren", mutant, with, seeds), wren::Mutants::from(mutant), forgetful);
 }
 
 #[test]

@@ -1,14 +1,11 @@
 //! Wren with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
 
-mod mistakes;
-mod support;
-
-use anabranch_simulator::{Feature, Options, WrenCopiesDeployment, run, run_seeds};
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
+use anabranch_simulator::{Feature, Options, WrenCopiesDeployment, run};
 use causal::wren;
-use mistakes::assert_shown;
 use replication::copies;
 use std::ops::RangeInclusive;
-use support::{assert_keeps_its_promise, options};
 
 #[track_caller]
 fn assert_caught(
@@ -17,19 +14,11 @@ fn assert_caught(
     wren: wren::Mutants,
     copies: replication::Mutants,
 ) {
-    let fails = |seed, wren, copies| {
-        let build = || {
-            let options = wren::Options { mutants: wren, ..wren::Options::default() };
-            WrenCopiesDeployment::new(
-                options,
-                copies::Options { mutants: copies, ..copies::Options::default() },
-            )
-        };
-        let options = Options { with: with.to_vec(), ..options(seed, 1) };
-        !run_seeds("wren-copies", &options, build).failures.is_empty()
-    };
-    let is_shown = |seed| fails(seed, wren, copies) && !fails(seed, Default::default(), Default::default());
-    assert_shown(seeds, (wren, copies), is_shown);
+    let name = format!("{wren:?}{copies:?}").replace("no mutant", "");
+    mistakes::assert_caught(&Bug::new("wren-copies", name, with, seeds), (wren, copies), |(wren, copies)| {
+        let options = wren::Options { mutants: wren, ..wren::Options::default() };
+        WrenCopiesDeployment::new(options, copies::Options { mutants: copies, ..copies::Options::default() })
+    });
 }
 
 #[test]

@@ -2,17 +2,17 @@
 
 mod protocol;
 
+use crate::mistakes::{self, Bug};
 use ::protocol::Claim;
-use anabranch_simulator::{
-    Deployment, Feature, Host, Layout, Mutant, Mutants, Options, Setting, Summary, run_seeds,
-};
+use anabranch_simulator::{Deployment, Feature, Host, Layout, Mutant, Options, Setting, Summary, run_seeds};
 use checker::Level;
 use protocol::{Mistakes, Node};
+use std::ops::RangeInclusive;
 use types::{NodeId, PartitionId, ProcessId, RegionId, Rng};
 
 const SEEDS: u64 = 25;
-/// Within how many seeds a mutant must be caught.
-const MUTANT_SEEDS: u64 = 100;
+/// The seeds within which a bug must be caught.
+const WINDOW: RangeInclusive<u64> = 1..=100;
 
 #[derive(Clone, Copy, Debug)]
 struct PrimaryBackup {
@@ -89,8 +89,8 @@ impl Deployment for PrimaryBackup {
     }
 }
 
-fn simulate(deployment: PrimaryBackup, mutants: Mutants, seeds: u64) -> Summary {
-    let options = Options { first_seed: 1, seeds, mutants, ..Options::default() };
+fn simulate(deployment: PrimaryBackup) -> Summary {
+    let options = Options { first_seed: 1, seeds: SEEDS, ..Options::default() };
     run_seeds("primary-backup", &options, || deployment)
 }
 
@@ -114,58 +114,57 @@ fn assert_clean(summary: &Summary) {
     );
 }
 
-/// Tries one seed after the other until one shows the mutant.
-fn assert_caught(deployment: PrimaryBackup, mutants: Mutants) {
-    let shows = |seed: &u64| {
-        let options = Options { first_seed: *seed, seeds: 1, mutants, ..Options::default() };
-        !run_seeds("primary-backup", &options, || deployment).failures.is_empty()
-    };
-    assert!((1..=MUTANT_SEEDS).any(|seed| shows(&seed)), "not caught in {MUTANT_SEEDS} seeds");
+/// A bug of the world around the protocol.
+#[track_caller]
+fn assert_world_caught(name: &str, mutant: Mutant, reads_at_backup: bool) {
+    let bug = Bug::new("primary-backup", name, &[], WINDOW).of_world(mutant.into());
+    mistakes::assert_caught(&bug, (), |()| PrimaryBackup { reads_at_backup, ..HONEST });
+}
+
+/// A bug of the protocol.
+#[track_caller]
+fn assert_caught(name: &str, dropped: Mistakes, reads_at_backup: bool) {
+    let bug = Bug::new("primary-backup", name, &[], WINDOW);
+    mistakes::assert_caught(&bug, dropped, |mistakes| PrimaryBackup { mistakes, reads_at_backup });
 }
 
 #[test]
 fn the_honest_protocol_is_strictly_serializable() {
-    assert_clean(&simulate(HONEST, Mutants::default(), SEEDS));
+    assert_clean(&simulate(HONEST));
 }
 
 #[test]
 fn the_honest_backup_converges() {
-    assert_clean(&simulate(PrimaryBackup { reads_at_backup: true, ..HONEST }, Mutants::default(), SEEDS));
+    assert_clean(&simulate(PrimaryBackup { reads_at_backup: true, ..HONEST }));
 }
 
 #[test]
 fn messages_that_do_not_wait_for_the_log_are_caught() {
-    let mutants = Mutants::from(Mutant::Ungated);
-    assert_caught(HONEST, mutants);
-    assert_caught(PrimaryBackup { reads_at_backup: true, ..HONEST }, mutants);
+    assert_world_caught("Ungated", Mutant::Ungated, false);
+    assert_world_caught("UngatedReadsAtBackup", Mutant::Ungated, true);
 }
 
 #[test]
 fn a_torn_group_that_recovery_accepts_is_caught() {
-    assert_caught(HONEST, Mutant::TornGroups.into());
+    assert_world_caught("TornGroups", Mutant::TornGroups, false);
 }
 
 #[test]
 fn executing_a_repeated_request_again_is_caught() {
-    let mistakes = Mistakes { executes_again: true, ..HONEST.mistakes };
-    assert_caught(PrimaryBackup { mistakes, ..HONEST }, Mutants::default());
+    assert_caught("ExecutesAgain", Mistakes { executes_again: true, ..Mistakes::default() }, false);
 }
 
 #[test]
 fn stale_reads_are_caught() {
-    let mistakes = Mistakes { stale_reads: true, ..HONEST.mistakes };
-    assert_caught(PrimaryBackup { mistakes, ..HONEST }, Mutants::default());
+    assert_caught("StaleReads", Mistakes { stale_reads: true, ..Mistakes::default() }, false);
 }
 
 #[test]
 fn an_effect_that_does_not_reach_the_backup_is_caught() {
-    let mistakes = Mistakes { loses_effects: true, ..HONEST.mistakes };
-    let deployment = PrimaryBackup { mistakes, reads_at_backup: true };
-    assert_caught(deployment, Mutants::default());
+    assert_caught("LosesEffects", Mistakes { loses_effects: true, ..Mistakes::default() }, true);
 }
 
 #[test]
 fn a_recovery_that_forgets_the_newest_entry_is_caught() {
-    let mistakes = Mistakes { forgets_newest: true, ..HONEST.mistakes };
-    assert_caught(PrimaryBackup { mistakes, ..HONEST }, Mutants::default());
+    assert_caught("ForgetsNewest", Mistakes { forgets_newest: true, ..Mistakes::default() }, false);
 }
