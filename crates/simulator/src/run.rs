@@ -174,7 +174,7 @@ pub(crate) fn run_once<D: Deployment>(
     script: &Script,
     mutants: Mutants,
     readable: bool,
-) -> Result<Run, Panic> {
+) -> Result<Run, Box<Panic>> {
     let mut world = World::new(deployment, script, mutants, readable);
     let played = catch_unwind(AssertUnwindSafe(|| world.play(script)));
     let plans = Some(world.began.clone());
@@ -182,7 +182,8 @@ pub(crate) fn run_once<D: Deployment>(
     run.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let message = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Panic { message: message.unwrap_or_default(), script: Script { plans, ..script.clone() } }
+        let script = Script { plans, ..script.clone() };
+        Box::new(Panic { message: message.unwrap_or_default(), script })
     })
 }
 
