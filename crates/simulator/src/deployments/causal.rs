@@ -281,11 +281,8 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         vec![Self::outcome(stamp, usize::from(MOST_REGIONS), effects)]
     }
 
-    /// Where no other region is left, nothing is replicated.
+    /// Where no other region is left, nothing is replicated, and a region that was behind may be given it with the state.
     fn decided(&self, instance: &mut Node<S>) -> Vec<Claim> {
-        if !S::EVICTS {
-            return Vec::new();
-        }
         let decided = instance.take_decided().into_iter();
         decided.map(|(stamp, effects)| Self::outcome(stamp, usize::from(MOST_REGIONS), &effects)).collect()
     }
