@@ -184,6 +184,18 @@ pub trait Deployment {
         false
     }
 
+    /// True if the protocol waits for wall clocks that are not near one another: no progress is demanded where any of them may
+    /// leap by hours, only what it promises of what is answered.
+    fn waits_for_clocks(&self) -> bool {
+        false
+    }
+
+    /// True if its clocks follow no other ones, so that requests wait until all clocks are near one another: they are set
+    /// right when everything is healed.
+    fn trusts_clocks(&self) -> bool {
+        false
+    }
+
     /// What the protocol does not offer or does not survive by design: never drawn.
     fn lacks(&self) -> &[Feature] {
         &[]

@@ -126,14 +126,16 @@ features! {
     OlderDisks = 0.05;
     /// All processes lose power at once.
     BlackOuts = 0.05;
+    /// One wall clock at a time leaps by hours and is set right again.
+    OneClockLeaps = 0.05;
 }
 
 impl Feature {
     /// True for what goes wrong at certain times, as drawn in `schedule`.
     pub(crate) fn is_fault(self) -> bool {
         use Feature::{
-            ClockJumps, ClockLeaps, CrashLoops, Eviction, LastReplies, LongOutages, LossyLinks, ReadErrors,
-            Reconfiguration, SleepingReplicas,
+            ClockJumps, ClockLeaps, CrashLoops, Eviction, LastReplies, LongOutages, LossyLinks,
+            OneClockLeaps, ReadErrors, Reconfiguration, SleepingReplicas,
         };
         let later = [
             Reconfiguration,
@@ -145,6 +147,7 @@ impl Feature {
             ReadErrors,
             ClockLeaps,
             LongOutages,
+            OneClockLeaps,
         ];
         self <= ClockJumps || later.contains(&self) || self.is_of_disks()
     }
@@ -188,7 +191,7 @@ impl std::fmt::Display for Feature {
 const RARE_FROM: u64 = 10_000_000;
 
 /// What seeds below `RARE_FROM` bring only where it is asked for.
-const RARE: [Feature; 21] = [
+const RARE: [Feature; 22] = [
     Feature::Types,
     Feature::MergedPipelines,
     Feature::Encounters,
@@ -210,6 +213,7 @@ const RARE: [Feature; 21] = [
     Feature::LostSegments,
     Feature::OlderDisks,
     Feature::BlackOuts,
+    Feature::OneClockLeaps,
 ];
 
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as

@@ -2,7 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::faults::Feature;
-use crate::process::End;
+use crate::process::{End, Process};
 use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
 use crate::world::{Event, World};
@@ -305,6 +305,9 @@ impl<D: Deployment> World<D> {
         self.note("everything is healed");
         self.faults = false;
         self.network.heal();
+        if self.deployment.trusts_clocks() {
+            self.processes.iter_mut().for_each(Process::set_clock);
+        }
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
             process.disk.heal();

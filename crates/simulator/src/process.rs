@@ -41,6 +41,8 @@ pub(crate) struct Process<P: Protocol> {
     pub spool_noise: Rng,
     /// How far its wall clock is from virtual time.
     pub clock_offset: i64,
+    /// How far it is from that when nothing goes wrong.
+    clock_skew: i64,
     /// What its wall clock advances by at a time.
     clock_tick: u64,
     /// Until when it stands still.
@@ -144,12 +146,14 @@ impl<P: Protocol> Process<P> {
         let index = u64::from(host.process.0);
         let mut noise = stream(seed, "process", index);
         let skew = clock_skew as i64;
+        let clock_skew = noise.i64(-skew..=skew);
         Process {
             host,
             disk: SimulatedDisk::new(),
             random: stream(seed, "protocol", index),
             spool_noise: stream(seed, "spool", index),
-            clock_offset: noise.i64(-skew..=skew),
+            clock_offset: clock_skew,
+            clock_skew,
             clock_tick,
             noise,
             paused_until: 0,
@@ -180,6 +184,11 @@ impl<P: Protocol> Process<P> {
         let wall = (EPOCH + now).saturating_add_signed(self.clock_offset);
         let wall = wall / self.clock_tick * self.clock_tick;
         Now { wall: WallTime(wall), instant: Instant(now - started_at) }
+    }
+
+    /// Sets its wall clock right, as far as clocks ever are.
+    pub fn set_clock(&mut self) {
+        self.clock_offset = self.clock_skew;
     }
 
     /// The virtual time of an instant of this life.

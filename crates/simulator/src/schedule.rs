@@ -157,6 +157,7 @@ fn one(
         Feature::FullDisks => Fault::FullDisk { process, room: random.u64(..40_000), lasts },
         Feature::ClockJumps => Fault::ClockJump { process, by: random.i64(-JUMP..JUMP) },
         Feature::ClockLeaps => Fault::ClockJump { process, by: random.i64(-LEAP..LEAP) },
+        Feature::OneClockLeaps => return one_clock_leaps((at, lasts), random, process, faults),
         Feature::LongOutages if random.bool() => Fault::Kill { process, down: random.u64(LONG / 2..LONG) },
         Feature::LongOutages => {
             Fault::Cut { links: links(random, hosts.len() as u16), lasts: random.u64(LONG / 2..LONG) }
@@ -177,6 +178,19 @@ fn one(
         _ => return,
     };
     faults.push(TimedFault { at, fault });
+}
+
+/// A clock leaps and is set right again, unless another one is wrong meanwhile.
+fn one_clock_leaps((at, lasts): (u64, u64), random: &mut Rng, process: u16, faults: &mut Vec<TimedFault>) {
+    let by = random.i64(-LEAP..LEAP);
+    let is_later = |fault: &TimedFault| {
+        fault.at >= at && matches!(fault.fault, Fault::ClockJump { by, .. } if by.abs() > JUMP)
+    };
+    if faults.iter().any(is_later) {
+        return;
+    }
+    faults.push(TimedFault { at, fault: Fault::ClockJump { process, by } });
+    faults.push(TimedFault { at: at + lasts, fault: Fault::ClockJump { process, by: -by } });
 }
 
 /// A process with replicas, and perhaps a gateway with it, is cut off for a moment. Another process restarts meanwhile, so
@@ -324,5 +338,25 @@ mod tests {
         };
         let steps: BTreeSet<u32> = faults.into_iter().filter_map(step).collect();
         assert_eq!(steps, (0..2 * 7 + 2 + 3 * 15).collect());
+    }
+
+    #[test]
+    fn one_clock_at_a_time_is_wrong() {
+        let layout = Layout { regions: 1, partitions: 1, replicas: 3, gateways: 1, ..Layout::default() };
+        let hosts = TapirDeployment::default().hosts(layout);
+        let mut random = Rng::with_seed(5);
+        let mut swarm = Swarm::draw(&mut random, &BTreeSet::new());
+        swarm.fault_interval = 100_000;
+        swarm.features = BTreeSet::from([Feature::OneClockLeaps]);
+        let faults = draw(&mut random, &swarm, &hosts, 60_000_000);
+        assert!(faults.len() > 20, "{faults:?}");
+        for pair in faults.chunks(2) {
+            let [Fault::ClockJump { process, by }, Fault::ClockJump { process: same, by: back }] =
+                [&pair[0].fault, &pair[1].fault]
+            else {
+                panic!("{pair:?}")
+            };
+            assert_eq!((process, *by), (same, -back));
+        }
     }
 }

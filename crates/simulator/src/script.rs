@@ -152,6 +152,12 @@ impl Script {
         if traffic > TRAFFIC {
             swarm.slow_down();
         }
+        if deployment.waits_for_clocks() && swarm.has(Feature::ClockLeaps) {
+            // Those that are left agree on what stays when they have come to rest.
+            for feature in [Feature::Eviction, Feature::FadingRegions, Feature::AcceptLoss] {
+                swarm.features.remove(&feature);
+            }
+        }
         let loses = swarm.has(Feature::AcceptLoss);
         if loses {
             swarm.features.remove(&Feature::Reconfiguration);

@@ -41,6 +41,14 @@ fn what_only_tests_ask_for_breaks_no_promise_and_runs_alike() {
     }
 }
 
+/// Corrections 85: who met a clock that is hours ahead waits; what is answered is right.
+#[test]
+fn leaping_clocks_break_no_promise() {
+    let with = vec![Feature::ClockLeaps];
+    let summary = run("tapir", &Options { with, ..options(2_000_000, 6) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 /// Five replicas: the leader of a new view was down when an interval was closed, and refused a look that four replicas had
 /// accepted, as it saw what that interval had closed.
 #[test]

@@ -110,6 +110,14 @@ fn a_tie_that_is_not_broken_alike_is_caught() {
     assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 27..=66, wren::Mutant::OwnFirstAtATie);
 }
 
+/// Corrections 85: who met a clock that is hours ahead waits; what is answered is right.
+#[test]
+fn leaping_clocks_break_no_promise() {
+    let with = vec![Feature::ClockLeaps];
+    let summary = run("wren", &Options { with, ..options(2_000_000, 4) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
 /// What is dropped from queues for a region that is cut off it takes with the state, beside what goes on.
 const CUT_OFF: &[Feature] =
     &[Feature::SmallQueues, Feature::Partitions, Feature::SlowLinks, Feature::Focus, Feature::FewKeys];

@@ -336,17 +336,29 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         S::LEVEL
     }
 
-    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. What was
-    /// committed by a clock that is hours ahead is seen when the others are there.
+    /// What a clock that is hours ahead has stamped is stable when the slowest clock is there, and a partition refuses sessions
+    /// that have seen it until its own is: clocks follow one another within a bound only.
+    fn waits_for_clocks(&self) -> bool {
+        true
+    }
+
+    /// Cure's: reads wait for the partition's clock, and are given up after some seconds.
+    fn trusts_clocks(&self) -> bool {
+        !S::FOLLOWS
+    }
+
+    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. One clock that
+    /// leaps is enough to wait for, and where nothing comes to rest there is nothing to say of convergence.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
             BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, Keyset, LostDisks,
-            Reconfiguration,
+            OneClockLeaps, Reconfiguration,
         };
         const LACKS: &[Feature] = &[
+            ClockLeaps,
+            OneClockLeaps,
             Expiry,
             BlindExpiry,
-            ClockLeaps,
             LostDisks,
             EverySecond,
             Keyset,
@@ -359,7 +371,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
             (true, false) => 1,
             _ => 0,
         };
-        &LACKS[..LACKS.len() - offered]
+        &LACKS[usize::from(S::LEVEL != Level::Convergence)..LACKS.len() - offered]
     }
 }
 

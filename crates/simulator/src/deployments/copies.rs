@@ -236,12 +236,16 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         instance.as_member().is_some_and(copies::Member::is_lacking)
     }
 
-    /// Deadlines compare with clocks that the checker does not know. What was committed by a clock that is hours ahead is seen
-    /// when the others are there.
+    /// As without copies.
+    fn waits_for_clocks(&self) -> bool {
+        true
+    }
+
+    /// Deadlines compare with clocks that the checker does not know. One clock that leaps is enough to wait for.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, ClockLeaps, Eviction, Expiry, FadingRegions, Keyset, Reconfiguration};
+        use Feature::{BlindExpiry, Eviction, Expiry, FadingRegions, Keyset, OneClockLeaps, Reconfiguration};
         const LACKS: &[Feature] =
-            &[Expiry, BlindExpiry, ClockLeaps, Keyset, Reconfiguration, FadingRegions, Eviction];
+            &[Expiry, BlindExpiry, OneClockLeaps, Keyset, Reconfiguration, FadingRegions, Eviction];
         match S::OBSERVES {
             true => &LACKS[..LACKS.len() - 1],
             false => LACKS,
