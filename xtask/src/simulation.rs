@@ -49,13 +49,19 @@ pub fn sim(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let request = parse_sim(arguments)?;
     suite::build(workspace)?;
     let seeds = Seeds { first: request.first_seed, count: request.seeds, once: false };
-    request.protocols.iter().try_for_each(|protocol| simulate(workspace, protocol, seeds))
+    request.protocols.iter().try_for_each(|protocol| simulate(workspace, protocol, seeds).map(drop))
 }
 
-/// Many seeds of every protocol, each once.
+/// Many seeds of every protocol, each once; prints what came of them, then of all together.
 pub fn explore(workspace: &Workspace, first: u64, count: u32) -> Result<()> {
     let seeds = Seeds { first, count, once: true };
-    PROTOCOLS.iter().try_for_each(|protocol| simulate(workspace, protocol, seeds))
+    let mut counts = Counts::default();
+    for protocol in PROTOCOLS {
+        let report = simulate(workspace, protocol, seeds)?;
+        counts.add(protocol, &report)?;
+    }
+    println!("{counts}");
+    Ok(())
 }
 
 /// Which seeds to run, and whether each once only.
@@ -75,10 +81,11 @@ impl Seeds {
     }
 }
 
-/// Simulates a protocol with all processors.
-fn simulate(workspace: &Workspace, protocol: &str, seeds: Seeds) -> Result<()> {
-    print!("{protocol}: {}", capture(&mut seeds.command(workspace, protocol))?);
-    Ok(())
+/// Simulates a protocol with all processors; prints and returns the report.
+fn simulate(workspace: &Workspace, protocol: &str, seeds: Seeds) -> Result<String> {
+    let report = capture(&mut seeds.command(workspace, protocol))?;
+    print!("{protocol}: {report}");
+    Ok(report)
 }
 
 /// What `test` simulates; see the module.
@@ -160,10 +167,27 @@ impl Plan {
 struct Counts {
     seeds: BTreeMap<&'static str, u64>,
     undecided: u64,
+    /// Of how many strict histories the search for an order gave up.
+    gave_up: u64,
     transactions: u64,
 }
 
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Counts { undecided, gave_up, transactions, .. } = self;
+        let seeds = self.total();
+        write!(
+            f,
+            "{seeds:>5} seeds, {transactions} transactions, {undecided} undecided, {gave_up} searches gave up"
+        )
+    }
+}
+
 impl Counts {
+    fn total(&self) -> u64 {
+        self.seeds.values().sum()
+    }
+
     fn add(&mut self, protocol: &'static str, report: &str) -> Result<()> {
         let report: Value = serde_json::from_str(report)
             .with_context(|| format!("`sim {protocol}` reported no JSON: {report}"))?;
@@ -171,6 +195,7 @@ impl Counts {
             |field: &str| report[field].as_u64().with_context(|| format!("no `{field}` in {report}"));
         *self.seeds.entry(protocol).or_default() += number("seeds")?;
         self.undecided += number("undecided")?;
+        self.gave_up += number("gave_up")?;
         self.transactions += number("transactions")?;
         Ok(())
     }
@@ -180,9 +205,8 @@ impl Counts {
         for (protocol, seeds) in &self.seeds {
             println!("{seeds:>5} seeds of {protocol}");
         }
-        let seeds: u64 = self.seeds.values().sum();
-        println!("{seeds:>5} seeds, {} transactions, {} undecided", self.transactions, self.undecided);
-        if self.undecided * DECIDED > seeds {
+        println!("{self}");
+        if self.undecided * DECIDED > self.total() {
             bail!("more than one history in {DECIDED} is undecided");
         }
         Ok(())
@@ -263,11 +287,15 @@ mod tests {
     #[test]
     fn too_many_undecided_histories_fail() {
         let mut counts = Counts::default();
-        let report = |undecided| format!("{{\"seeds\":100,\"transactions\":9,\"undecided\":{undecided}}}");
+        let report = |undecided| {
+            format!("{{\"seeds\":100,\"transactions\":9,\"undecided\":{undecided},\"gave_up\":2}}")
+        };
         counts.add("wren", &report(1)).unwrap();
         assert!(counts.judge().is_ok());
         counts.add("wren", &report(2)).unwrap();
         assert!(counts.judge().is_err());
+        let text = counts.to_string();
+        assert_eq!(text, "  200 seeds, 18 transactions, 3 undecided, 4 searches gave up");
         assert!(counts.add("wren", "").is_err());
     }
 }
