@@ -4,6 +4,7 @@
 //! by a transaction that committed, on parents that exist; a transaction begins at or after everything its session has
 //! read or made (monotonic reads included, Corrections 56); its results hold where it read and, if others came between
 //! (ripple down), still hold on the parent it committed on; the state it leaves is the parent's with its effects.
+//! What a transaction demanded of these states itself takes the place of both rules ([`constraints`]).
 //!
 //! A merge has several parents. What two of them changed independently of each other, to different ends, the merge must
 //! write itself (Corrections 55); of anything else the one that knows most changes has the value, and a merge that no
@@ -21,6 +22,7 @@ use crate::report::{Check, Findings};
 use std::collections::{BTreeMap, BTreeSet};
 use values::{Layers, Versions};
 
+mod constraints;
 mod rules;
 mod values;
 
@@ -51,7 +53,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
         return findings.add(Check::Claims, "some state is its own ancestor".into(), Vec::new());
     };
     dag.check_beginnings(&decoded, findings);
-    dag.check_sessions(&decoded, findings);
+    dag.check_sessions(history, &decoded, findings);
     if findings.is_empty() {
         dag.replay(&order, &decoded, findings);
     }
@@ -166,31 +168,6 @@ impl<'d, 'h> Dag<'d, 'h> {
         }
     }
 
-    /// A session begins at or after everything it has read or made.
-    fn check_sessions(&self, decoded: &'d [Decoded<'h>], findings: &mut Findings) {
-        let mut order: Vec<&'d Decoded<'h>> = decoded.iter().collect();
-        order.sort_by_key(|transaction| (transaction.transaction.invoked, transaction.number()));
-        let mut frontiers: BTreeMap<u64, (u64, Vec<&'h str>)> = BTreeMap::new();
-        for transaction in order {
-            let Some(branch) = branch(transaction) else { continue };
-            let (number, session) = (transaction.number(), transaction.transaction.session);
-            let reads = || branch.read.iter().map(String::as_str);
-            if let Some((last, frontier)) = frontiers.get(&session)
-                && let Some(lost) =
-                    frontier.iter().find(|seen| !reads().any(|read| self.descends(read, seen)))
-            {
-                let message = format!(
-                    "session {session}: transaction {number} reads state [{}], which does not include {lost}, where \
-                     {last} was",
-                    branch.read.join(", ")
-                );
-                findings.add(Check::Session, message, vec![*last, number]);
-            }
-            let frontier = branch.state.as_deref().map_or_else(|| reads().collect(), |state| vec![state]);
-            frontiers.insert(session, (number, frontier));
-        }
-    }
-
     fn replay(&mut self, order: &[&'h str], decoded: &'d [Decoded<'h>], findings: &mut Findings) {
         let mut readers: BTreeMap<&'h str, Vec<&'d Decoded<'h>>> = BTreeMap::new();
         for transaction in decoded {
@@ -242,6 +219,12 @@ impl<'d, 'h> Dag<'d, 'h> {
             branch(maker).into_iter().flat_map(|b| &b.parents).map(String::as_str).collect();
         let [parent] = parents[..] else { return self.merge(id, maker, &parents, findings) };
         let mut cells = self.take(parent);
+        if !constraints::is_serializable(maker) {
+            // What it read may have changed since.
+            maker.effects.iter().for_each(|(key, effect)| cells.apply(key, effect));
+            self.note_made(id, maker, |key| cells.cell(key).clone());
+            return cells;
+        }
         let (left, result) = replay(maker, None, &cells, &format!("its parent, state {parent},"));
         if let Err((check, message)) = result {
             findings.add(check, message, vec![maker.number()]);

@@ -1,5 +1,6 @@
 //! The history format; see the crate's documentation.
 
+use crate::constraint::Constraints;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::io::{BufRead, Write};
@@ -187,6 +188,9 @@ pub struct Transaction {
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,
+    /// What it demanded of states, where it chose them itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints: Option<Constraints>,
 }
 
 impl Transaction {

@@ -55,6 +55,7 @@
 //!   absent where there is none. Causal levels know it as they know the order within a session.
 //! * `given_up`: true for what was committed in a region that was lost, where an operator accepted that; absent otherwise.
 //!   Causal levels show it to that region only, and at rest it must be gone.
+//! * `constraints`: in branch keyspaces, what the transaction demanded of states by itself, [`Constraints`]; absent otherwise.
 //! * `at_rest`: true for the reads made when everything had come to rest; absent otherwise.
 //!
 //! # What is not covered
@@ -69,6 +70,7 @@ mod axioms;
 mod branch;
 mod causal;
 mod configuration;
+mod constraint;
 mod convergence;
 mod dependencies;
 mod export;
@@ -97,7 +99,9 @@ mod strict;
 mod totals;
 mod touches;
 mod variables;
+mod whole;
 
+pub use constraint::{Constraint, Constraints};
 pub use export::{ExportError, Format, LeftOut, export};
 pub use history::{
     Branch, Bytes, Claim, Commit, HistoryError, Key, Outcome, ROOT, Snapshot, Step, Thread, Transaction,

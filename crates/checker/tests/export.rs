@@ -22,6 +22,7 @@ fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) ->
         thread: None,
         given_up: false,
         told_of_loss: false,
+        constraints: None,
         at_rest: false,
     }
 }

@@ -138,6 +138,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             thread: None,
             given_up: false,
             told_of_loss: false,
+            constraints: None,
             at_rest: false,
         });
     }

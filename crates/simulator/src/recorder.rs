@@ -150,6 +150,7 @@ impl Recorder {
             thread: None,
             given_up: false,
             told_of_loss: false,
+            constraints: None,
             at_rest: false,
         });
         place

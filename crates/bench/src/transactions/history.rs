@@ -47,6 +47,7 @@ impl Recorder {
             thread: None,
             given_up: false,
             told_of_loss: false,
+            constraints: None,
             at_rest: tried.at_rest,
         };
         let mut line = serde_json::to_vec(&transaction)?;

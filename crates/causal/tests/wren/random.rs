@@ -329,6 +329,7 @@ impl Run {
                     thread: None,
                     given_up: false,
                     told_of_loss: false,
+                    constraints: None,
                     at_rest: false,
                 }),
             }
@@ -446,6 +447,7 @@ impl Run {
             thread: None,
             given_up: false,
             told_of_loss: false,
+            constraints: None,
             at_rest: false,
         });
         number

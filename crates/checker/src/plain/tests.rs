@@ -206,6 +206,7 @@ fn transaction(operations: &[Operation<'_>], now_millis: u64) -> Transaction {
         thread: None,
         given_up: false,
         told_of_loss: false,
+        constraints: None,
         at_rest: false,
     }
 }

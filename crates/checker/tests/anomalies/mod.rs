@@ -2,6 +2,7 @@
 
 mod branch;
 mod causal;
+mod constraints;
 mod format;
 mod levels;
 mod losses;

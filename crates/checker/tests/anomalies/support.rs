@@ -1,7 +1,7 @@
 //! Builds histories by hand.
 
 use anabranch_checker::{
-    Branch, Bytes, Claim, Commit, Key, Outcome, Snapshot, Step, Thread, Transaction, describe,
+    Branch, Bytes, Claim, Commit, Constraint, Constraints, Key, Outcome, Snapshot, Step, Thread, Transaction, describe,
 };
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Effect, Items, Operation, key, list, register, set};
@@ -71,6 +71,7 @@ impl History {
             thread: None,
             given_up: false,
             told_of_loss: false,
+            constraints: None,
             at_rest: false,
         });
         Builder(self.0.last_mut().expect("just pushed"))
@@ -145,6 +146,12 @@ impl Builder<'_> {
             parents: made.map_or_else(Vec::new, |(_, parents)| names(parents)),
             handled: false,
         });
+        self
+    }
+
+    /// Demanded this of the state that it reads from, and of the one that it commits below.
+    pub fn demands(self, begin: Option<Constraint>, end: Option<Constraint>) -> Self {
+        self.0.constraints = Some(Constraints { begin, end });
         self
     }
 
