@@ -4,7 +4,7 @@
 use crate::keyset::KeysetStep;
 use crate::script::TimedPlan;
 use crate::workload::{Passing, Plan, Shape, Watching};
-use checker::{Outcome, render_values};
+use checker::{Constraints, Outcome, render_values};
 use protocol::{ContextAsk, Input, KeyedOperation, Protocol, Request, Step};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -128,8 +128,13 @@ impl Open {
         let keys: Vec<(&[u8], KeyHash)> =
             self.plan.steps.iter().map(|step| (&step.key.0[..], seed.hash(&step.key.0))).collect();
         let watched = self.plan.watching == Watching::Heeded;
+        let words = self.branch_words();
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let token = self.context.as_ref().map_or(&[][..], |context| &context.token);
         let request = match (self.stage, self.plan.shape) {
+            (Stage::Begin | Stage::Commit | Stage::Abort, _) if !words.is_empty() => {
+                Request::Own { session, words: &words, steps: &[] }
+            }
             (Stage::Give, _) => Request::Context { session, ask: ContextAsk::Token },
             (Stage::Take, _) => {
                 Request::Context { session, ask: ContextAsk::Restore { token, timeout: CONTEXT_TIMEOUT } }
@@ -151,6 +156,21 @@ impl Open {
         Ok(())
     }
 
+    /// The words that begin or end a transaction which chooses its states; else none.
+    fn branch_words(&self) -> Vec<String> {
+        let Some(Constraints { begin, end }) = &self.plan.constraints else { return Vec::new() };
+        let read_only = matches!(self.plan.shape, Shape::Interactive { read_only: true, .. });
+        let (command, demanded) = match self.stage {
+            Stage::Begin if read_only => ("BRANCH BEGIN READONLY", begin),
+            Stage::Begin => ("BRANCH BEGIN", begin),
+            Stage::Commit => ("BRANCH COMMIT", end),
+            Stage::Abort => ("BRANCH ABORT", &None),
+            _ => return Vec::new(),
+        };
+        let demanded = demanded.as_ref().map(ToString::to_string).unwrap_or_default();
+        command.split(' ').chain(demanded.split_whitespace()).map(str::to_owned).collect()
+    }
+
     fn operate_end(&self, from: usize) -> usize {
         let size = match self.plan.shape {
             Shape::Interactive { steps_per_request, .. } => steps_per_request,
@@ -167,7 +187,9 @@ impl Open {
 
     /// Takes a reply: the first step whose replies it holds, these replies, and what comes next.
     pub fn answered(&mut self, reply: &ReplyBuf) -> (usize, Vec<String>, Next) {
-        if let Some(outcome) = refusal(reply) {
+        let ends_here = matches!(self.stage, Stage::Begin | Stage::Commit | Stage::Abort);
+        let is_refused = self.plan.constraints.is_some() && ends_here && reply.as_error().is_some();
+        if let Some(outcome) = refusal(reply).or(is_refused.then_some(Outcome::Aborted)) {
             let outcome = if outcome == Outcome::Unknown { self.without_answer() } else { outcome };
             return (0, Vec::new(), Next::End(outcome));
         }
@@ -206,7 +228,7 @@ impl Open {
 
 /// What an error says about the outcome; `None` where there is none, or only an operation's own. A refused step refuses
 /// the transaction: a log that cannot be written refuses each write in its place, and all of them.
-fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
+pub(crate) fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
     reply.elements().find_map(|element| match element {
         Reply::Error(Error { code: ErrorCode::Err | ErrorCode::WrongType, .. }) => None,
         Reply::Error(Error { code: ErrorCode::UnknownOutcome, .. }) => Some(Outcome::Unknown),
@@ -216,7 +238,7 @@ fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
 }
 
 /// What a watched transaction that was stopped replies.
-fn is_null_array(reply: &ReplyBuf) -> bool {
+pub(crate) fn is_null_array(reply: &ReplyBuf) -> bool {
     let mut elements = reply.elements();
     matches!(elements.next(), Some(Reply::NullArray)) && elements.next().is_none()
 }

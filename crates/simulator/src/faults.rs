@@ -128,6 +128,14 @@ features! {
     BlackOuts = 0.05;
     /// One wall clock at a time leaps by hours and is set right again.
     OneClockLeaps = 0.05;
+    /// Values of a user-defined type.
+    UserTypes = 0.2;
+    /// Scripts in Lua, whose later commands depend on what earlier ones read.
+    Scripts = 0.3;
+    /// Values move from key to key.
+    Renames = 0.3;
+    /// Transactions that choose the states which they read from and commit below.
+    Constraints = 0.4;
 }
 
 impl Feature {
@@ -161,7 +169,7 @@ impl Feature {
 
     /// True for what this seed brings only where it is asked for.
     pub(crate) fn is_rare_in(self, seed: u64) -> bool {
-        seed < RARE_FROM && RARE.contains(&self)
+        seed < RARE_FROM && RARE.contains(&self) || seed < NEW_FROM && NEW.contains(&self)
     }
 
     /// Every feature.
@@ -215,6 +223,12 @@ const RARE: [Feature; 22] = [
     Feature::BlackOuts,
     Feature::OneClockLeaps,
 ];
+
+/// The first seed that brings the features of `NEW` by itself: those that tests name are smaller.
+const NEW_FROM: u64 = 100_000;
+
+/// What seeds below `NEW_FROM` bring only where it is asked for.
+const NEW: [Feature; 4] = [Feature::UserTypes, Feature::Scripts, Feature::Renames, Feature::Constraints];
 
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as
 /// they were.

@@ -31,6 +31,8 @@ mod deployment;
 mod deployments;
 mod faults;
 mod finale;
+mod front;
+mod gauge;
 mod keyset;
 mod losses;
 mod nemesis;
@@ -56,6 +58,7 @@ pub use deployments::{
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
+pub use gauge::register as register_types;
 pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_script, run_seeds, shrink_seed};
 pub use script::{Script, ScriptError};
 pub use shrink::{Shrunk, shrink};

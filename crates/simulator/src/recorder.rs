@@ -54,6 +54,7 @@ impl Recorder {
     /// A client begins a transaction; returns its place in the history. Its outcome is unknown so far.
     pub fn begin(&mut self, session: SessionId, plan: &Plan, pipelined: bool, now: u64) -> usize {
         let place = self.push(session.0, now, plan.steps.clone());
+        self.history[place].constraints = plan.constraints.clone();
         self.newest.insert(session.0, place);
         if pipelined {
             self.pipelined.entry(session.0).or_default().push_back(place);
@@ -154,6 +155,11 @@ impl Recorder {
             at_rest: false,
         });
         place
+    }
+
+    /// A transaction goes on with these steps.
+    pub fn extend(&mut self, place: usize, steps: Vec<Step>) {
+        self.history[place].steps.extend(steps);
     }
 
     /// The client saw these replies, from the given step on.

@@ -24,6 +24,7 @@ use crate::deployment::{Deployment, Host, Layout};
 use crate::faults::{Feature, Swarm};
 use crate::schedule;
 use crate::workload::Plan;
+use checker::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -133,6 +134,11 @@ impl Script {
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
         lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
         lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
+        let interactive = [Feature::Scripts, Feature::Renames];
+        lacks.extend(interactive.into_iter().filter(|_| deployment.lacks().contains(&Feature::Interactive)));
+        let is_strict = matches!(deployment.level(), Level::StrictSerializable | Level::Serializable);
+        lacks.extend((deployment.level() != Level::Branch).then_some(Feature::Constraints));
+        lacks.extend((!is_strict).then_some(Feature::UserTypes));
         lacks.extend(lacks.contains(&Feature::LostDisks).then_some(Feature::OlderDisks));
         lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
         let accepts_loss = deployment.accept_loss(PartitionId(0), &[]).is_some();
@@ -286,7 +292,7 @@ impl Script {
 mod tests {
     use super::*;
     use crate::deployment::Mutants;
-    use crate::deployments::TapirDeployment;
+    use crate::deployments::{TapirDeployment, TardisDeployment};
     use crate::finale::simulate;
     use crate::workload::{Shape, Workload};
     use checker::Outcome;
@@ -334,5 +340,24 @@ mod tests {
         }
         // Its client is in doubt, and it took effect or did not; or it was answered before.
         assert_eq!(outcomes, BTreeSet::from([(false, false), (false, true), (true, true)]));
+    }
+
+    /// What clients did with commands and with states is told in full: it is done again.
+    #[test]
+    fn commands_and_constraints_are_told_again() {
+        fn again<D: Deployment>(protocol: &str, build: impl Fn() -> D, with: &[Feature], shown: &str) {
+            let script = Script::draw(protocol, &build(), 1, with);
+            let run = simulate(build(), &script, Mutants::default(), false);
+            let text = run.script.lines().join("\n");
+            assert!(text.contains(shown), "{protocol} has no {shown}");
+            let told = Script::read(text.as_bytes()).unwrap();
+            assert_eq!(told.transactions(), run.script.transactions());
+            let again = simulate(build(), &told, Mutants::default(), false);
+            assert!(again.report.ok, "{:#?}", again.report.violations);
+            assert!(again.script.lines().iter().any(|line| line.contains(shown)));
+        }
+        let commands = [Feature::Scripts, Feature::Renames];
+        again("tapir", TapirDeployment::default, &commands, "[\"RENAME\",");
+        again("tardis", TardisDeployment::default, &[Feature::Constraints], "\"snapshot-isolation\"");
     }
 }

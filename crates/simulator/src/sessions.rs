@@ -1,5 +1,7 @@
 //! Clients in the world: what they ask, what they make of replies, silence and closed connections.
 
+mod commanded;
+
 use crate::client::{Client, Context, Next, Open, Stage};
 use crate::deployment::Deployment;
 use crate::faults::{Feature, exponential};
@@ -7,7 +9,7 @@ use crate::process::EPOCH;
 use crate::process::Process;
 use crate::script::{TimedPlan, stream};
 use crate::trace::kind;
-use crate::workload::{Passing, Plan, Shape, Watching};
+use crate::workload::{Passing, Plan, Shape, Watching, with_states};
 use crate::world::{Event, World};
 use checker::Outcome;
 use protocol::{Input, Request};
@@ -15,6 +17,8 @@ use types::{Error, ErrorCode, Reply, ReplyBuf, RequestId, SessionId, Slot, Wire}
 
 /// How long a client waits for a reply, in microseconds.
 const PATIENCE: u64 = 8_000_000;
+/// The empty keyspace, which has another name in histories.
+const NO_STATE: &[u8] = b"0@0.0";
 /// How long a client waits that finds no gateway.
 const NO_GATEWAY: u64 = 50_000;
 /// Of so many requests the connection breaks, where connections do.
@@ -124,6 +128,11 @@ impl<D: Deployment> World<D> {
 
     /// Lets a client begin a transaction at its gateway.
     pub(crate) fn begin(&mut self, client: usize, plan: Plan, at_rest: bool) {
+        if !plan.commands.is_empty() {
+            return self.command(client, plan);
+        }
+        let constraints = plan.constraints.as_ref().map(|all| with_states(all, &self.states));
+        let plan = Plan { constraints, ..plan };
         let pipelined = plan.shape == Shape::Pipeline;
         let plans: Vec<Plan> = match pipelined {
             false => vec![plan],
@@ -237,6 +246,18 @@ impl<D: Deployment> World<D> {
         self.trace.note(self.now, kind::REPLY, &bytes, || {
             format!("client {client} transaction {}: {}", open.place, checker::render(reply))
         });
+        if !open.plan.commands.is_empty() {
+            if tells_of_loss(reply) {
+                self.recorder.told_of_loss(open.place);
+            }
+            return self.on_commanded(client, index, reply);
+        }
+        if open.plan.constraints.is_some()
+            && let (Stage::Begin | Stage::Commit, Some(Reply::Bulk(state))) = (open.stage, reply.first())
+            && state != NO_STATE
+        {
+            self.states.push(String::from_utf8_lossy(state).into_owned());
+        }
         let (stage, context) = (open.stage, open.context.clone());
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
         if tells_of_loss(reply) {
@@ -321,7 +342,7 @@ impl<D: Deployment> World<D> {
         let retries = self.swarm.has(Feature::LostConnections) && !self.swarm.has(Feature::Registers);
         let alone = |plan: &Plan| plan.watching == Watching::Nothing && plan.passing == Passing::Nothing;
         if let Some(plan) = first.filter(|plan| retries && alone(plan)) {
-            self.clients[client].follow_up = self.clients[client].random.bool().then_some(plan);
+            self.clients[client].follow_up = self.clients[client].random.bool().then(|| plan.again());
         }
     }
 
@@ -331,6 +352,7 @@ impl<D: Deployment> World<D> {
             let outcome = open.without_answer();
             self.finish(client, 0, outcome);
         }
+        self.front.close(client);
         let gateways = self.gateways();
         let Client { random, follow_up, .. } = &mut self.clients[client];
         *follow_up = None;

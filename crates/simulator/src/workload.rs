@@ -2,12 +2,18 @@
 //! tells much.
 
 use crate::faults::{Feature, Swarm};
+use crate::gauge;
 use crate::keyset::KeysetStep;
-use checker::{Bytes, Key, Step, describe};
+mod commands;
+mod constraints;
+
+use checker::{Bytes, Constraints, Key, Step, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Items, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid};
 use serde::{Deserialize, Serialize};
 use types::{Reader, Rng};
+
+pub(crate) use constraints::with_states;
 
 /// What is done with a key. Each key has one kind only, which its name begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +36,14 @@ enum Kind {
     Top,
     /// Identifiers, each of which is given once.
     Uid,
+    /// Of a user-defined type.
+    Gauge,
 }
 
 /// How many kinds are there whatever the features.
 const PLAIN_KINDS: usize = 7;
 const REGISTERS: (Kind, &str) = (Kind::Register, "register");
+const GAUGES: (Kind, &str) = (Kind::Gauge, "gauge");
 const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
@@ -96,12 +105,29 @@ pub(crate) struct Plan {
     pub watching: Watching,
     #[serde(default)]
     pub passing: Passing,
+    /// Commands as a client sends them, of which the last one is answered when all are done. The steps are what they have come
+    /// to so far, and none in scripts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Vec<String>>,
+    /// What it demands of the states of a branch keyspace. For a state it says which of those that clients were told of,
+    /// counted from the newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints: Option<Constraints>,
     pub steps: Vec<Step>,
 }
 
 impl Plan {
     pub fn new(shape: Shape, steps: Vec<Step>) -> Self {
-        Plan { shape, watching: Watching::Nothing, passing: Passing::Nothing, steps }
+        let (watching, passing) = (Watching::Nothing, Passing::Nothing);
+        Plan { shape, watching, passing, commands: Vec::new(), constraints: None, steps }
+    }
+
+    /// The same, to be done again.
+    pub fn again(mut self) -> Self {
+        if !self.commands.is_empty() {
+            self.steps.clear();
+        }
+        self
     }
 }
 
@@ -116,12 +142,17 @@ pub(crate) struct Workload {
 
 impl Workload {
     pub fn new(swarm: &Swarm) -> Self {
+        gauge::register();
         let used = |index: usize| swarm.kinds >> index & 1 == 1;
         let mut kinds: Vec<_> = (0..PLAIN_KINDS).filter(|index| used(*index)).map(|i| KINDS[i]).collect();
         if swarm.has(Feature::Types) {
             // Each is to get its share of the transactions.
             kinds.truncate(2);
             kinds.extend(&KINDS[PLAIN_KINDS + 1..]);
+        }
+        if swarm.has(Feature::UserTypes) {
+            kinds.truncate(2);
+            kinds.insert(0, GAUGES);
         }
         if swarm.has(Feature::Bounds) {
             kinds = vec![KINDS[PLAIN_KINDS + 1]];
@@ -141,6 +172,7 @@ impl Workload {
             // There is only one kind.
             true if !few => 2 * swarm.keys_per_kind,
             _ if few => 1,
+            _ if takes_two_keys(swarm) => swarm.keys_per_kind.max(2),
             _ => swarm.keys_per_kind,
         };
         let name = |prefix: &str, index: usize| format!("{prefix}:{index}").into_bytes();
@@ -155,6 +187,15 @@ impl Workload {
     pub fn plan(&mut self, wall: u64, swarm: &Swarm, random: &mut Rng) -> Vec<Plan> {
         if swarm.has(Feature::Watches) && random.u32(..6) == 0 {
             return self.watching(wall, swarm, random);
+        }
+        if takes_two_keys(swarm)
+            && random.u32(..6) == 0
+            && let Some(plan) = self.commands(wall, swarm, random)
+        {
+            return vec![plan];
+        }
+        if swarm.has(Feature::Constraints) && random.u32(..3) == 0 {
+            return vec![self.constrained(wall, swarm, random)];
         }
         let shape = match random.f64() < swarm.single {
             true => Shape::One,
@@ -232,6 +273,7 @@ impl Workload {
                 Operation::Top(top::Operation::Add { items: scored_set::ScoredItems::one(1.0, value) })
             }
             Kind::Uid => Operation::UidGenerator(uid::Operation::Next { count: None }),
+            Kind::Gauge => of_gauge(gauge::raise()),
         };
         let steps = vec![step(key, encode(&operation), false)];
         Plan::new(Shape::One, steps)
@@ -269,6 +311,11 @@ impl Workload {
     }
 }
 
+/// True if some commands take two keys of a kind.
+fn takes_two_keys(swarm: &Swarm) -> bool {
+    swarm.has(Feature::Scripts) || swarm.has(Feature::Renames)
+}
+
 /// Puts commands on the whole keyspace among the steps.
 fn add_keyset_steps(steps: &mut Vec<Step>, only_reads: bool, random: &mut Rng) {
     let place = random.usize(..=steps.len());
@@ -285,13 +332,13 @@ fn add_keyset_steps(steps: &mut Vec<Step>, only_reads: bool, random: &mut Rng) {
     }
 }
 
-fn step(key: &[u8], operation: Vec<u8>, blind: bool) -> Step {
+pub(crate) fn step(key: &[u8], operation: Vec<u8>, blind: bool) -> Step {
     let text =
         Operation::decode(&mut Reader::new(&operation)).map_or_else(|e| e.to_string(), |o| describe(&o));
     Step { key: Key(key.to_vec()), operation: Bytes(operation), text, blind, reply: None, state: None }
 }
 
-fn encode(operation: &Operation<'_>) -> Vec<u8> {
+pub(crate) fn encode(operation: &Operation<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     operation.encode(&mut bytes);
     bytes
@@ -315,7 +362,13 @@ fn whole(kind: Kind) -> Operation<'static> {
         Kind::Top => Operation::Top(top::Operation::Range { start: 0, stop: -1, with_scores: true }),
         // There is nothing more to see.
         Kind::Uid => Operation::Key(key::Operation::Type),
+        Kind::Gauge => of_gauge(gauge::level()),
     }
+}
+
+/// An operation of the type, which `Workload::new` has made known.
+fn of_gauge(operation: Option<Operation<'static>>) -> Operation<'static> {
+    operation.unwrap_or(Operation::Key(key::Operation::Exists))
 }
 
 fn numbers<const N: usize>(numbers: [f64; N]) -> summary::Numbers {
@@ -353,6 +406,7 @@ fn read_of(kind: Kind, random: &mut Rng) -> Vec<u8> {
         }
         Kind::Top => Operation::Top(top::Operation::Rank { member }),
         Kind::Uid => Operation::Key(key::Operation::Exists),
+        Kind::Gauge => of_gauge(gauge::read(random)),
     };
     encode(&if random.u32(..3) == 0 { partial } else { whole(kind) })
 }
@@ -387,6 +441,7 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
             let count = Some(random.u64(0..3)).filter(|count| *count != 0);
             Operation::UidGenerator(uid::Operation::Next { count })
         }
+        Kind::Gauge => of_gauge(gauge::write(random)),
     })
 }
 

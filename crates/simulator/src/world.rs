@@ -6,6 +6,7 @@
 use crate::client::{Client, Context};
 use crate::deployment::{Deployment, Mutant, Mutants, Setting};
 use crate::faults::{Feature, Swarm, exponential};
+use crate::front::Front;
 use crate::keyset::KnownKeys;
 use crate::losses::{Loss, Seen};
 use crate::network::Network;
@@ -100,10 +101,14 @@ pub(crate) struct World<D: Deployment> {
     pub workload: Workload,
     pub recorder: Recorder,
     pub clients: Vec<Client>,
+    /// What carries out the commands of clients that take several requests.
+    pub front: Front,
     /// What clients began while there was traffic.
     pub began: Vec<TimedPlan>,
     /// The contexts that clients were given, the newest last.
     pub contexts: Vec<Context>,
+    /// The states of a branch keyspace that clients were told of, the newest last.
+    pub states: Vec<String>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,
     /// Transactions that ended with it.
@@ -158,8 +163,10 @@ impl<D: Deployment> World<D> {
             trace,
             recorder: Recorder::new(keys),
             clients: Vec::new(),
+            front: Front::new(hash_seed),
             began: Vec::new(),
             contexts: Vec::new(),
+            states: Vec::new(),
             lost_region: None,
             abandoned: BTreeSet::new(),
             loss: None,

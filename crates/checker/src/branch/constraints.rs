@@ -115,8 +115,9 @@ impl<'d, 'h> Dag<'d, 'h> {
             _ => None,
         });
         if holds == Some(false) {
-            let message =
-                format!("transaction {number} of session {session} demanded to begin at {demanded} and reads {read}");
+            let message = format!(
+                "transaction {number} of session {session} demanded to begin at {demanded} and reads {read}"
+            );
             findings.add(Check::Session, message, vec![standing.last, number]);
         }
     }
@@ -160,7 +161,8 @@ impl<'d, 'h> Dag<'d, 'h> {
     fn was_answered_before(&self, state: &str, transaction: &Decoded<'_>) -> bool {
         let site = |of: &Decoded<'_>| of.transaction.claim.as_ref().map(|claim| claim.transaction[0]);
         self.states[state].maker.is_some_and(|maker| {
-            let answered = maker.transaction.responded.filter(|_| maker.transaction.outcome == Outcome::Committed);
+            let answered =
+                maker.transaction.responded.filter(|_| maker.transaction.outcome == Outcome::Committed);
             site(maker) == site(transaction)
                 && answered.is_some_and(|answered| answered < transaction.transaction.invoked)
         })

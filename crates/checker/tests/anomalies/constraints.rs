@@ -94,7 +94,11 @@ fn a_state_has_the_children_that_its_site_has_answered_for() {
 fn joined_demands_are_kept_together_or_one_of_them() {
     let joined = || vec![Parent, State("1@1.1".into())];
     assert_good(&begins("1@1.1", Constraint::Either(joined())));
-    assert_bad(&begins("1@1.1", Constraint::All(joined())), Check::Session, "begin at PARENT AND STATE 1@1.1");
+    assert_bad(
+        &begins("1@1.1", Constraint::All(joined())),
+        Check::Session,
+        "begin at PARENT AND STATE 1@1.1",
+    );
     let unknown = vec![Parent, NoBranching];
     assert_good(&begins("1@1.1", Constraint::Either(unknown)));
 }

@@ -1,7 +1,8 @@
 //! Builds histories by hand.
 
 use anabranch_checker::{
-    Branch, Bytes, Claim, Commit, Constraint, Constraints, Key, Outcome, Snapshot, Step, Thread, Transaction, describe,
+    Branch, Bytes, Claim, Commit, Constraint, Constraints, Key, Outcome, Snapshot, Step, Thread, Transaction,
+    describe,
 };
 use datatypes::register::{Condition, Deadline, SetReply};
 use datatypes::{Effect, Items, Operation, key, list, register, set};

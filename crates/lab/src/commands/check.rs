@@ -6,6 +6,7 @@ use server::Outcome;
 
 /// Checks the file and prints the report.
 pub fn run(arguments: &CheckArguments) -> Result<Outcome> {
+    simulator::register_types();
     let report = checker::check_file(&arguments.file, arguments.model)
         .with_context(|| format!("cannot check {}", arguments.file.display()))?;
     if arguments.json {

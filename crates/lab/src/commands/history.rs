@@ -8,6 +8,7 @@ use std::io::{BufReader, BufWriter};
 
 /// Writes the history to standard output in another format, and what that cannot express to standard error.
 pub fn export(arguments: &HistoryExportArguments) -> Result<Outcome> {
+    simulator::register_types();
     let name = || arguments.file.display().to_string();
     let file = File::open(&arguments.file).with_context(|| format!("cannot open {}", name()))?;
     let history =
