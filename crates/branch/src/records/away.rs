@@ -182,11 +182,12 @@ impl Records {
         }
     }
 
-    /// Forgets all records, here and elsewhere.
+    /// Forgets all records, here and elsewhere. Nobody needs what was told to a partition before.
     pub(crate) fn clear(&mut self) {
         let Some(away) = &mut self.away else { return self.keys.clear() };
         (away.used, away.by_use) = Default::default();
         away.folding.clear();
+        away.lanes.fill_with(Lane::default);
         for lane in 0..away.lanes.len() {
             self.give(lane, Order::Clear);
         }

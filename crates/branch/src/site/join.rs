@@ -93,12 +93,12 @@ impl Site {
     }
 
     /// The log was read. A site that has never begun looks for another one that has; so does one of whose log something
-    /// is missing. (Where its record partitions have what it has told them, it goes on with that.)
+    /// is missing.
     pub(super) fn begin_or_join(&mut self, complete: bool, now: Now, out: &mut Outputs<'_, Instance>) {
         self.marks.recovered();
-        self.has_begun &= complete || self.keyspace.is_parted();
         out.persist(&Record::Life { incarnation: self.incarnation }, self.options.durability);
         self.begin_with_partitions(now, out);
+        self.has_begun &= complete;
         if self.has_begun || self.topology.sites.len() == 1 {
             return self.begin_serving(now, out);
         }
@@ -122,6 +122,7 @@ impl Site {
     /// Forgets everything, in the log too. What partitions are told to forget, a power cut must not bring back here.
     pub(super) fn start_afresh(&mut self, out: &mut Outputs<'_, Instance>) {
         self.start_over();
+        self.partitions.nothing_is_lost();
         let parted = self.keyspace.is_parted();
         let class = if parted { Durability::Synced } else { self.options.durability };
         out.persist(&Record::Afresh, class);

@@ -111,6 +111,13 @@ impl Partitions {
         }
     }
 
+    /// All is to be forgotten, also by those that do not have what they once had: they obey again.
+    pub fn nothing_is_lost(&mut self) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.has_lost) {
+            (lane.has_lost, lane.is_up) = (false, true);
+        }
+    }
+
     /// Everything is to be read for this site.
     pub fn fetch_all(&mut self, to: Address, attempt: u64) {
         self.fetching = Some(Fetching { to, attempt, lane: 0, after: None, asked: None });
@@ -474,7 +481,7 @@ fn refusal(number: usize, lane: &Lane) -> Error {
         ),
         true => format!(
             "record partition {number} of this region's site, at process {process}, has lost its disk; start the process \
-             of the site with an empty data directory, so that it fetches everything from another region"
+             of the site with --accept-loss, so that it fetches everything from another region"
         ),
     };
     Error::new(ErrorCode::Unavailable, text)

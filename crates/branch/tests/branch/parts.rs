@@ -1,6 +1,8 @@
 //! Sites whose records lie in partitions: over a network that delays, with processes that end and begin again from what of
 //! their logs reached the disk.
 
+mod cut;
+
 use anabranch_branch::site::{Merging, Options, Topology};
 use anabranch_branch::{Instance, Keep, Mutant, Mutants};
 use datatypes::{Operation, register};
@@ -111,6 +113,11 @@ impl World {
 
     /// Begins a life from what is in the log.
     fn start(&mut self, process: u16) {
+        self.start_with(process, true);
+    }
+
+    /// The same with a log that is complete, or is not.
+    fn start_with(&mut self, process: u16, complete: bool) {
         let host = self.hosts.get_mut(&process).expect("it is a process");
         host.life += 1;
         let (life, log) = (Incarnation(host.life), host.log.clone());
@@ -122,7 +129,7 @@ impl World {
             self.input(process, Input::Recover(&after[..len]));
             rest = &after[len..];
         }
-        self.input(process, Input::Recovered { complete: true });
+        self.input(process, Input::Recovered { complete });
     }
 
     fn kill(&mut self, process: u16) {
