@@ -27,23 +27,37 @@ impl LogReader<'_> {
         let headers = begun.filter_map(|(index, segment)| segment.header.map(|header| (index, header)));
         let valid = headers.filter(|(index, header)| header.previous <= self.limit(*index));
         let synced = valid.map(|(_, header)| header.synced).fold(self.synced.max(beyond.synced), u64::max);
+        let is_same_boot = self.mark.is_some_and(|mark| mark.boot == self.boot && self.boot != 0);
+        if (synced > self.last || is_same_boot)
+            && let Some(missing) = self.missing()
+        {
+            (end.file, end.offset) = (missing, 0);
+            let what = format!(
+                "it is missing, and without it the log ends after group {}; {synced} was synced",
+                self.last
+            );
+            return Ok((beyond, Some(what)));
+        }
         if synced > self.last {
             let what = format!("group {synced} was synced, but the log ends here, after group {}", self.last);
             return Ok((beyond, Some(what)));
         }
-        if !self.mark.is_some_and(|mark| mark.boot == self.boot && self.boot != 0) {
+        if !is_same_boot {
             return Ok((beyond, None));
         }
         let mark = self.mark.unwrap_or_default();
-        if mark.segment >= self.from && self.segments.iter().all(|one| one.generation != mark.segment) {
-            (end.file, end.offset) = (Numbered::Segment(mark.segment).name(), 0);
-            return Ok((beyond, Some("it is missing, although nothing has taken the power since".into())));
-        }
         let what = format!(
             "group {} was written, and nothing has taken the power since, but the log ends here, after group {}",
             mark.written, self.last
         );
         Ok((beyond, (mark.written > self.last).then_some(what)))
+    }
+
+    /// The newest segment, if a mark names it and it is not there.
+    fn missing(&self) -> Option<String> {
+        let newest = self.mark?.segment;
+        let is_here = self.segments.iter().any(|segment| segment.generation == newest);
+        (newest >= self.from && !is_here).then(|| Numbered::Segment(newest).name())
     }
 
     fn beyond(&self, end: &End) -> Result<Beyond, DiskError> {

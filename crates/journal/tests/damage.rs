@@ -147,6 +147,32 @@ fn a_lost_segment_is_refused() {
     }
 }
 
+/// A lost file is named, also where no other one is left that could be blamed.
+#[test]
+fn the_newest_segment_is_named_if_it_is_lost() {
+    for build in [synced, synced_at_rest, written, behind_a_checkpoint] {
+        let disk = build();
+        let newest = segments(&disk).pop().unwrap();
+        delete(&disk, &newest);
+        let Err(OpenError::Corrupt { file, offset, what }) = open(&disk) else { panic!("{newest} is lost") };
+        assert_eq!((&file, offset), (&newest, 0), "{what}");
+        assert!(what.contains("missing"), "{what}");
+    }
+}
+
+/// One segment is left, since a checkpoint stands above the others.
+fn behind_a_checkpoint() -> SimulatedDisk {
+    let disk = synced();
+    let (mut log, _, _) = open(&disk).unwrap();
+    let mut writer = log.begin_checkpoint().unwrap();
+    writer.chunk(&content(GROUPS)).unwrap();
+    let checkpoint = writer.finish().unwrap();
+    log.install(checkpoint).unwrap();
+    log.append(&[GROUPS; 40]).unwrap();
+    log.sync_now().unwrap();
+    disk
+}
+
 #[test]
 fn swapped_segments_are_refused() {
     for build in [synced, synced_at_rest, written] {
