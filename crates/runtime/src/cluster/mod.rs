@@ -29,6 +29,7 @@ mod peers;
 mod place;
 mod recovery;
 mod spool;
+mod standings;
 
 pub use catalog::ClusterCatalog;
 pub use config::{ClusterFile, ClusterOptions, ClusterProcess};
@@ -55,6 +56,7 @@ use protocol::hosted::{Backlog, Hosted, Lag, Life, LogWork, Place, Turn};
 use protocol::model::Properties;
 use protocol::{Gate, Now, Request};
 use spool::Spools;
+use standings::Standings;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -136,6 +138,7 @@ pub(crate) struct Cluster {
     checkpoint: Option<Checkpoint>,
     gaps: Option<Gaps>,
     questions: Questions,
+    standings: Standings,
 }
 
 /// This life began with gaps in its memory.
@@ -168,6 +171,10 @@ impl Cluster {
             }
             if to == known_types::SLOT {
                 self.hear_of_types(from.process, packet, now);
+                continue;
+            }
+            if to == standings::SLOT {
+                self.hear_standing(from.process, packet);
                 continue;
             }
             if self.ahead.contains_key(&from.process) {

@@ -2,10 +2,10 @@
 //!
 //! A replica may go on where it was only if nothing is missing of what it had relied on (Corrections 67). Nothing is
 //! after an end in order; nor with `always`, where what was cut was never acknowledged; nor with `everysec` if the
-//! kernel that took the records still runs and nothing was cut. In every other case, if a loss is accepted (of an older
-//! copy of a directory only its operator knows what it is), and always with `--memory`, it learns from its peers first; until it has, and that is synced, a
-//! next start has gaps too. A directory without a journal belongs to a new cluster if it was so said (`bootstrap`),
-//! else to a process that has forgotten everything.
+//! kernel that took the records still runs and nothing was cut. In every other case, if a loss is accepted, and always
+//! with `--memory`, it learns from its peers first; until it has, and that is synced, a next start has gaps too. An older
+//! copy of a directory is found out by the peers ([`standings`](super::standings)). A directory without a journal belongs
+//! to a new cluster if it was so said (`bootstrap`), else to a process that has forgotten everything.
 //!
 //! Each start is a new incarnation: the wall clock's seconds, but more than the last one recorded, so that a life after
 //! a lost directory, an older copy of it, or one in memory never takes an earlier one's name.
@@ -16,6 +16,7 @@ use crate::cluster::environment::unanswered;
 use crate::cluster::identity::Identity;
 use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
+use crate::cluster::standings::{Found, Standing, Standings};
 use crate::cluster::{Cluster, ClusterView, Gaps, host};
 use crate::error::StartError;
 use crate::journal::{CLUSTER_RECORDS, Journal};
@@ -55,12 +56,13 @@ pub(crate) fn recover(
         let built: Result<Keyspaces, String> = (0..catalog.keyspaces().len()).map(build).collect();
         built.map_err(StartError::Cluster)
     };
-    let Recovered { keyspaces, journal, incarnation, complete, identity } = match &options.data {
+    let Recovered { keyspaces, journal, incarnation, complete, identity, found } = match &options.data {
         Some(directory) => from_disk(&options, &cluster, directory, &build)?,
         None => {
             let incarnation = first_incarnation();
             let keyspaces = build(incarnation)?;
-            Recovered { keyspaces, journal: None, incarnation, complete: cluster.bootstrap, identity: None }
+            let (complete, identity, found) = (cluster.bootstrap, None, None);
+            Recovered { keyspaces, journal: None, incarnation, complete, identity, found }
         }
     };
     tracing::info!(process = me.0, incarnation = incarnation.0, complete, "recovered");
@@ -85,6 +87,7 @@ pub(crate) fn recover(
         checkpoint: None,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
         questions: Default::default(),
+        standings: Standings::new(found),
     };
     if cluster.accept_loss && !complete {
         tracing::warn!(
@@ -129,6 +132,7 @@ struct Recovered {
     complete: bool,
     /// To be saved as complete when it is, if it is not now.
     identity: Option<Identity>,
+    found: Option<Found>,
 }
 
 fn from_disk(
@@ -167,8 +171,12 @@ fn from_disk(
     let identity = identity.with_complete(complete);
     identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
     let journal = Some(Journal::of_replicas(log, recovered.grown));
-    let identity = (!complete).then_some(identity);
-    Ok(Recovered { keyspaces, journal, incarnation, complete, identity })
+    let standing = Standing { life: last, synced: recovered.last.0 };
+    let (identity, found) = match complete {
+        true => (None, Some(Found { directory: directory.to_owned(), identity, standing })),
+        false => (Some(identity), None),
+    };
+    Ok(Recovered { keyspaces, journal, incarnation, complete, identity, found })
 }
 
 /// True if the log holds everything that others may have relied on. What was cut although the kernel still runs was

@@ -93,6 +93,7 @@ impl Worker {
         }
         if let Some(directory) = &process.options.data {
             cluster.note_complete(journal, directory);
+            cluster.tell_standing(journal, host.now.instant);
         }
     }
 }
