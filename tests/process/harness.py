@@ -126,6 +126,8 @@ class Anabranch(Server):
         self.config.write_text(config)
         # What the command line of the server begins with, to run it somewhere else.
         self.wrapper = []
+        # What it ends with.
+        self.arguments = []
 
     def start(self):
         self._spawn(self._command())
@@ -151,7 +153,7 @@ class Anabranch(Server):
         if self.durability:
             where = ["--data", str(self.data), "--durability", self.durability]
         serve = [product(), "serve", "--config", str(self.config), "--listen", "127.0.0.1:0", *where, "--json"]
-        return self.wrapper + serve
+        return self.wrapper + serve + self.arguments
 
     def _ready_line(self) -> dict:
         lines = []
