@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_keeps_its_promise, options};
-use anabranch_simulator::{Mutant, SoloDeployment, run};
+use anabranch_simulator::{Feature, Mutant, Options, SoloDeployment, run};
 
 #[test]
 fn solo_is_strictly_serializable() {
@@ -13,6 +13,21 @@ fn solo_is_strictly_serializable() {
 fn effects_that_the_disk_refused_and_that_are_not_undone_are_caught() {
     let mutant = Mutant::UndoLeftOut;
     let bug = Bug::new("solo", mutant, &[], 40..=99).of_world(mutant.into());
+    mistakes::assert_caught(&bug, (), |()| SoloDeployment);
+}
+
+const DAMAGES: [Feature; 3] = [Feature::FlippedBits, Feature::ZeroedTails, Feature::LostSegments];
+
+#[test]
+fn a_damaged_disk_is_refused_or_whole() {
+    let options = Options { with: DAMAGES.to_vec(), ..options(1, 20) };
+    assert_keeps_its_promise("solo", &options);
+}
+
+#[test]
+fn a_recovery_that_ignores_the_marks_is_caught() {
+    let mutant = Mutant::IgnoredMarks;
+    let bug = Bug::new("solo", mutant, &DAMAGES, 1..=39).of_world(mutant.into());
     mistakes::assert_caught(&bug, (), |()| SoloDeployment);
 }
 
