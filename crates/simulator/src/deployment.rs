@@ -191,7 +191,7 @@ pub trait Deployment {
     }
 
     /// True if its clocks follow no other ones, so that requests wait until all clocks are near one another: they are set
-    /// right when everything is healed.
+    /// alike when everything is healed.
     fn trusts_clocks(&self) -> bool {
         false
     }

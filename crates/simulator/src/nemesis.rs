@@ -2,7 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::faults::Feature;
-use crate::process::{End, Process};
+use crate::process::End;
 use crate::script::{Fault, Link, TimedFault};
 use crate::trace::kind;
 use crate::world::{Event, World};
@@ -84,7 +84,7 @@ impl<D: Deployment> World<D> {
             }
             Fault::ClockJump { process, by } => {
                 self.note(&format!("the clock of p{process} jumps by {by} us"));
-                self.processes[usize::from(process)].clock_offset += by;
+                self.processes[usize::from(process)].jump(by);
             }
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
             Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
@@ -306,7 +306,9 @@ impl<D: Deployment> World<D> {
         self.faults = false;
         self.network.heal();
         if self.deployment.trusts_clocks() {
-            self.processes.iter_mut().for_each(Process::set_clock);
+            // To the time of the one that was ahead of all others: none is to wait for what that one has stamped.
+            let ahead = self.processes.iter().map(|process| process.furthest_ahead).max().unwrap_or_default();
+            self.processes.iter_mut().for_each(|process| process.set_clock(ahead));
         }
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];

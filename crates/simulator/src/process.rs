@@ -43,6 +43,8 @@ pub(crate) struct Process<P: Protocol> {
     pub clock_offset: i64,
     /// How far it is from that when nothing goes wrong.
     clock_skew: i64,
+    /// How far ahead it was at most.
+    pub furthest_ahead: i64,
     /// What its wall clock advances by at a time.
     clock_tick: u64,
     /// Until when it stands still.
@@ -154,6 +156,7 @@ impl<P: Protocol> Process<P> {
             spool_noise: stream(seed, "spool", index),
             clock_offset: clock_skew,
             clock_skew,
+            furthest_ahead: clock_skew,
             clock_tick,
             noise,
             paused_until: 0,
@@ -186,9 +189,15 @@ impl<P: Protocol> Process<P> {
         Now { wall: WallTime(wall), instant: Instant(now - started_at) }
     }
 
-    /// Sets its wall clock right, as far as clocks ever are.
-    pub fn set_clock(&mut self) {
-        self.clock_offset = self.clock_skew;
+    /// Its wall clock jumps.
+    pub fn jump(&mut self, by: i64) {
+        self.clock_offset += by;
+        self.furthest_ahead = self.furthest_ahead.max(self.clock_offset);
+    }
+
+    /// Sets its wall clock to so much ahead of virtual time, as precisely as clocks ever are.
+    pub fn set_clock(&mut self, ahead: i64) {
+        self.clock_offset = ahead.saturating_add(self.clock_skew);
     }
 
     /// The virtual time of an instant of this life.
