@@ -109,6 +109,11 @@ impl Recorder {
         self.asked.insert(request, place);
     }
 
+    /// A request of a transaction is lost with its connection: no claim is about it.
+    pub fn lost(&mut self, place: usize) {
+        self.leave_pipeline(place);
+    }
+
     /// A gateway has answered a request: a pipeline goes on to the next one; but where the outcome is in doubt, only
     /// once the gateway has found it out.
     pub fn answered(&mut self, request: RequestId, in_doubt: bool) {

@@ -174,7 +174,10 @@ impl<D: Deployment> World<D> {
         });
         self.after(PATIENCE, Event::Timeout { client, request });
         match self.loss_of(request) {
-            Some((Lost::Request, after)) => self.after(after, Event::Timeout { client, request }),
+            Some((Lost::Request, after)) => {
+                self.recorder.lost(place);
+                self.after(after, Event::Timeout { client, request });
+            }
             Some((Lost::Reply, _)) => {
                 self.unheard.insert(request);
                 self.after(1, Event::Ask { process, client, request });

@@ -20,6 +20,12 @@ fn cure_is_transactionally_causal() {
     assert_keeps_its_promise("cure", &options(11, 1));
 }
 
+/// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
+#[test]
+fn what_is_replicated_with_the_state_is_known() {
+    assert_keeps_its_promise("cure", &options(1_000_013, 1));
+}
+
 #[test]
 fn cure_with_hybrid_clocks_is_transactionally_causal() {
     assert_keeps_its_promise("h-cure", &options(11, 1));
