@@ -25,23 +25,28 @@ fn a_failing_seed_is_shrunk_to_a_short_script() {
     assert_eq!(again.violations, shrunk.violations);
 }
 
-#[test]
-fn a_seed_that_panics_is_shrunk_to_a_script_that_panics() {
-    let mutants = branch::Mutant::ForgetMeanwhile.into();
-    let build = || TardisDeployment {
-        options: branch::site::Options { mutants, ..Default::default() },
-        ..TardisDeployment::forking()
-    };
-    let panics = |script: &Script| {
-        let options = Options { once: true, ..Options::default() };
-        let failures = run_script(script, &options, build).failures;
-        failures.iter().flat_map(|failure| &failure.violations).any(|v| v.message.starts_with("panicked"))
-    };
-    let draw = |seed| Script::draw("tardis-forking", &build(), seed, &[]);
-    let script = (1..20).map(draw).find(panics).expect("some seed panics");
-    let shrunk = shrink(script, Mutants::default(), 12, build).expect("it panics");
-    let (transactions, before) = (shrunk.script.transactions(), shrunk.before.1);
-    assert!(transactions > 0 && transactions < before, "{transactions} of {before} transactions");
-    let text = shrunk.script.lines().join("\n");
-    assert!(panics(&Script::read(text.as_bytes()).unwrap()));
+/// Half a minute of simulated forks.
+mod soak {
+    use super::*;
+
+    #[test]
+    fn a_seed_that_panics_is_shrunk_to_a_script_that_panics() {
+        let mutants = branch::Mutant::ForgetMeanwhile.into();
+        let build = || TardisDeployment {
+            options: branch::site::Options { mutants, ..Default::default() },
+            ..TardisDeployment::forking()
+        };
+        let panics = |script: &Script| {
+            let options = Options { once: true, ..Options::default() };
+            let failures = run_script(script, &options, build).failures;
+            failures.iter().flat_map(|failure| &failure.violations).any(|v| v.message.starts_with("panicked"))
+        };
+        let draw = |seed| Script::draw("tardis-forking", &build(), seed, &[]);
+        let script = (1..20).map(draw).find(panics).expect("some seed panics");
+        let shrunk = shrink(script, Mutants::default(), 12, build).expect("it panics");
+        let (transactions, before) = (shrunk.script.transactions(), shrunk.before.1);
+        assert!(transactions > 0 && transactions < before, "{transactions} of {before} transactions");
+        let text = shrunk.script.lines().join("\n");
+        assert!(panics(&Script::read(text.as_bytes()).unwrap()));
+    }
 }
