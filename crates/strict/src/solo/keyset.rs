@@ -40,10 +40,23 @@ impl Solo {
 }
 
 impl Open {
+    /// A reply tells which keys there are. Whether those are there that the transaction itself has changed depends on what
+    /// others do to them too, even where no key comes or goes by that: a set without its last other member is gone once
+    /// the transaction's own removal is applied.
+    fn observe_keys(&mut self, group: &mut Group<'_, '_>) {
+        if self.is_flushed() {
+            return;
+        }
+        self.observes_keys = true;
+        for (key, hash) in self.touched_keys() {
+            self.observe_presence(hash, &key, group);
+        }
+    }
+
     /// How many keys the transaction sees; like DBSIZE, with expired ones that nobody has met.
     pub(super) fn count(&mut self, group: &mut Group<'_, '_>) -> i64 {
         let flushed = self.is_flushed();
-        self.observes_keys |= !flushed;
+        self.observe_keys(group);
         let mut count = if flushed { 0 } else { self.keys_at_snapshot as i64 };
         for (key, hash) in self.touched_keys() {
             let before = !flushed && self.in_snapshot(hash, &key, group, |cell| cell.value.is_some());
@@ -73,7 +86,7 @@ impl Open {
         group: &mut Group<'_, '_>,
         keys: &mut ReplyBuf,
     ) -> (u64, usize) {
-        self.observes_keys |= !self.is_flushed();
+        self.observe_keys(group);
         let mut found = 0;
         if cursor == 0 {
             for (key, hash) in self.touched_keys() {

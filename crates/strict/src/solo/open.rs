@@ -247,6 +247,21 @@ impl Open {
         self.done.push(Done { key, hash: keyed.hash, observed, expired, overdue, effect });
     }
 
+    /// Observes whether a key is there that the transaction has changed.
+    pub(super) fn observe_presence(&mut self, hash: KeyHash, key: &CompactKey, group: &mut Group<'_, '_>) {
+        let operation = Operation::Key(datatypes::key::Operation::Exists);
+        let mut observed = Vec::new();
+        operation.encode(&mut observed);
+        let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let is_known =
+            places.last().is_some_and(|place| self.done[*place].observed.as_deref() == Some(&*observed));
+        if !is_known && places.iter().any(|place| self.done[*place].effect.is_some()) {
+            let expired = self.with_state(hash, key, group, |_, expired| expired);
+            let keyed = KeyedOperation { key, hash, operation, blind: false };
+            self.note(&keyed, Some(observed.into()), Prepared { expired, ..Prepared::default() });
+        }
+    }
+
     /// Validates and applies.
     pub(super) fn commit(
         self,

@@ -1,7 +1,8 @@
 //! KEYS, SCAN, DBSIZE and FLUSHDB inside transactions.
 
-use crate::solo::world::{START_MILLIS, World, delete, get, set, set_until, shown};
+use crate::solo::world::{START_MILLIS, World, delete, get, keyed, set, set_until, shown};
 use datatypes::register::Deadline;
+use datatypes::{Items, Operation, set as sets};
 use protocol::{Durability, Request, Step};
 use types::SessionId;
 
@@ -93,6 +94,27 @@ fn what_comes_and_goes_is_a_conflict_and_a_changed_value_is_none() {
             outcomes.push(world.commit(1));
         }
         assert_eq!(outcomes, ["OK", "OK", CONFLICT, CONFLICT], "{look:?}");
+    }
+}
+
+/// Neither removal takes the key away by itself.
+#[test]
+fn a_set_that_another_removal_empties_beside_the_transactions_own_is_a_conflict() {
+    let add = |member| keyed(b"set", Operation::Set(sets::Operation::Add { members: Items::one(member) }));
+    let remove =
+        |member| keyed(b"set", Operation::Set(sets::Operation::Remove { members: Items::one(member) }));
+    for look in [Step::Keys, Step::Count, Step::Scan { cursor: 0, count: 1 }] {
+        for (foreign, outcome) in [(None, "OK"), (Some(remove(b"y")), "CONFLICT key 'set'")] {
+            let mut world = world();
+            world.one(add(b"x"));
+            world.one(add(b"y"));
+            world.begin(1);
+            world.within(1, remove(b"x"));
+            world.operate(1, std::slice::from_ref(&look));
+            foreign.into_iter().for_each(|foreign| drop(world.one(foreign)));
+            let reply = world.commit(1);
+            assert!(reply.starts_with(outcome), "{look:?}: {reply}");
+        }
     }
 }
 
