@@ -105,6 +105,13 @@ impl<D: Deployment> World<D> {
         }
     }
 
+    /// A copy is made of a process's disk; of a damaged one it is made of the backup.
+    pub(crate) fn copy_disk(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let disk = process.damaged.as_ref().map_or(&process.disk, |damaged| &damaged.intact);
+        process.older = Some(disk.copy());
+    }
+
     /// A process comes back with the disk that was copied, and its operator says so.
     pub(crate) fn age(&mut self, index: usize, down: u64) {
         if self.processes[index].life.is_none() || !self.may_lose(index) {

@@ -92,10 +92,7 @@ impl<D: Deployment> World<D> {
             Fault::Damage { process, damage, repair, seed, down } => {
                 self.damage(process.into(), damage, (repair, seed), down);
             }
-            Fault::CopyDisk { process } => {
-                let process = &mut self.processes[usize::from(process)];
-                process.older = Some(process.disk.copy());
-            }
+            Fault::CopyDisk { process } => self.copy_disk(process.into()),
             Fault::OlderDisk { process, down } => self.age(process.into(), down),
             Fault::BlackOut { down, apart } => self.black_out(down, apart),
         }
