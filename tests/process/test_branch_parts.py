@@ -6,6 +6,7 @@ import time
 import pytest
 import redis
 
+from branches import create_parted
 from cluster import Cluster
 from harness import wait_until
 
@@ -20,18 +21,8 @@ KEYS = [f"key:{number}" for number in range(60)]
 @pytest.fixture(scope="module")
 def cluster():
     with Cluster(2, 3, "--model", "branch", config=CONFIG) as cluster:
-        with cluster["a/1"].client() as client:
-            client.execute_command("KEYSPACE", "CREATE", "parted", "MODEL", "branch", "PARTITIONS", "2")
-        wait_until(lambda: all(serves(node) for node in cluster), 20)
+        create_parted(cluster)
         yield cluster
-
-
-def serves(node) -> bool:
-    try:
-        with node.using("parted") as client:
-            return client.get("nothing") is None
-    except redis.exceptions.RedisError:
-        return False
 
 
 def kept(node) -> int:

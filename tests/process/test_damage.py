@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from branches import create_parted
 from cluster import Cluster
 from harness import READY_TIMEOUT, Anabranch, wait_until
 
@@ -199,9 +200,7 @@ def test_a_damaged_process_of_a_cluster_is_refused_and_learns_from_the_others(mo
 def test_a_site_with_record_partitions_learns_from_another_region():
     """The site is at one process of the region, and of its two record partitions one is at the other process."""
     with Cluster(2, 2, "--model", "branch") as cluster:
-        with cluster["a/1"].client() as client:
-            client.execute_command("KEYSPACE", "CREATE", "parted", "MODEL", "branch", "PARTITIONS", "2")
-        wait_until(lambda: all(serves(node) for node in cluster))
+        create_parted(cluster)
         clients = [cluster[name].using("parted") for name in ("a/1", "a/2", "b/1")]
         (site, records) = ("a/1", "a/2") if has_site(clients[0]) else ("a/2", "a/1")
         count(clients, 20)
@@ -221,14 +220,6 @@ def test_a_site_with_record_partitions_learns_from_another_region():
         wait_until(lambda: cluster.say(f"accept-loss {site}") == "ok")
         wait_until(lambda: {counted(client) for client in clients} == {total}, timeout=40)
         count(clients, 1)
-
-
-def serves(node) -> bool:
-    try:
-        with node.using("parted") as client:
-            return client.get("nothing") is None
-    except redis.exceptions.RedisError:
-        return False
 
 
 def has_site(client) -> bool:

@@ -53,8 +53,8 @@ pub fn check_losses(
             keys.entry(key).or_default().push(deed);
         }
     }
-    // Keys of one type only, and none that a whole value was put under (RENAME): who wins there are other rules, which have
-    // their own tests.
+    // Keys of one type only: who wins among types is another rule, which has its own tests. Not judged either is a key that a
+    // whole value was put under (RENAME): docs/unfinished.
     keys.retain(|_, deeds| {
         if deeds.iter().any(|deed| matches!(deed.effect, Effect::Key(key::Effect::Restore(_)))) {
             return false;

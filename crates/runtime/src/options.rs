@@ -37,7 +37,9 @@ pub struct Options {
     pub region_queue_bytes: usize,
     /// How much beyond that each of them keeps in the data directory; 0 for nothing.
     pub region_spill_bytes: u64,
-    /// A damaged log is cut where the damage begins, and what goes is logged; otherwise it is refused.
+    /// A damaged log is cut where the damage begins, and what goes is logged; otherwise it is refused. In a cluster,
+    /// replicas of causal keyspaces that lost records go on with what those peers know that answer: what only the others,
+    /// or nobody, had is given up.
     pub accept_loss: bool,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,

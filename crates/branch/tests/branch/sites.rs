@@ -187,6 +187,11 @@ impl World {
 
     /// The same from a checkpoint and the log behind it.
     fn restart_from(&mut self, site: usize, checkpoint: &[Vec<u8>]) {
+        self.begin_life(site, checkpoint, true);
+    }
+
+    /// A site's next life begins from a checkpoint and the log, of which something is missing unless it is complete.
+    fn begin_life(&mut self, site: usize, checkpoint: &[Vec<u8>], complete: bool) {
         let life = self.sites[site].node().incarnation.0 + 1;
         self.sites[site] = self.fresh(site, life);
         for piece in checkpoint {
@@ -199,7 +204,7 @@ impl World {
             self.input(site, Input::Recover(&after[..len]));
             rest = &after[len..];
         }
-        self.input(site, Input::Recovered { complete: true });
+        self.input(site, Input::Recovered { complete });
     }
 
     /// How many bytes a site keeps for others.

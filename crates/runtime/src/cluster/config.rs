@@ -19,9 +19,6 @@ pub struct ClusterOptions {
     /// nothing was ever said. Otherwise it means that everything was forgotten, and the process learns from its
     /// peers before it takes part.
     pub bootstrap: bool,
-    /// True if replicas of causal keyspaces that lost records go on with what those peers know that answer: what only
-    /// the others, or nobody, had is given up.
-    pub accept_loss: bool,
     /// The models of the keyspaces that it serves.
     pub models: Models,
     /// Added to the wall clock, in milliseconds: for tests of skewed clocks.

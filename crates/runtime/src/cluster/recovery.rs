@@ -46,7 +46,7 @@ pub(crate) fn recover(
         region: RegionId(region),
         incarnation,
         durability: options.effective(options.durability),
-        accept_loss: cluster.accept_loss,
+        accept_loss: options.accept_loss,
         region_queue_bytes: options.region_queue_bytes,
         region_spill_bytes: if options.data.is_some() { options.region_spill_bytes } else { 0 },
     };
@@ -89,7 +89,7 @@ pub(crate) fn recover(
         questions: Default::default(),
         standings: Standings::new(found),
     };
-    if cluster.accept_loss && !complete {
+    if options.accept_loss && !complete {
         tracing::warn!(
             "this start accepts a loss: replicas of causal keyspaces wait a few seconds for their peers, then go on \
              with what is left; KEYSPACE INFO tells what each one held"
@@ -164,7 +164,7 @@ fn from_disk(
     let complete = match earlier {
         Some(earlier) if !recovered.created => {
             let same_boot = identity.is_same_boot(&earlier);
-            earlier.complete && !cluster.accept_loss && is_kept(&recovered, options.durability, same_boot)
+            earlier.complete && !options.accept_loss && is_kept(&recovered, options.durability, same_boot)
         }
         _ => recovered.created && cluster.bootstrap,
     };

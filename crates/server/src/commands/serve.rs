@@ -67,11 +67,10 @@ fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Re
     let options = runtime::Options { accept_loss: member.accept_loss, ..config.options()? };
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
-    let MemberArguments { bootstrap, accept_loss, .. } = *member;
     let ServeExtras { models, clock_skew_ms } = extras;
     let cluster =
-        Some(runtime::ClusterOptions { file, process, bootstrap, accept_loss, models, clock_skew_ms });
-    Ok(runtime::Options { cluster, ..options })
+        runtime::ClusterOptions { file, process, bootstrap: member.bootstrap, models, clock_skew_ms };
+    Ok(runtime::Options { cluster: Some(cluster), ..options })
 }
 
 /// Replicas take new memory all the time. When a huge page is touched first, the kernel clears two megabytes before

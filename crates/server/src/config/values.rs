@@ -125,7 +125,8 @@ impl FromStr for LogLevel {
     fn from_str(text: &str) -> Result<Self, NoLevel> {
         const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
         // A bare word that is no level would be taken for the name of a module, and silence everything.
-        let is_module_filter = text.contains(['=', ',']);
+        // Spans in brackets, which filters do not know, likewise.
+        let is_module_filter = text.contains(['=', ',']) && !text.contains('[');
         if (is_module_filter || LEVELS.contains(&text)) && text.parse::<Targets>().is_ok() {
             Ok(LogLevel(text.to_owned()))
         } else {
@@ -188,7 +189,7 @@ mod tests {
         for good in ["info", "off", "info,anabranch_runtime=debug"] {
             assert!(good.parse::<LogLevel>().is_ok(), "{good}");
         }
-        for bad in ["", "loud", "anabranch=loud"] {
+        for bad in ["", "loud", "anabranch=loud", "info,[span]=debug", "info,anabranch[span]=debug"] {
             assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
         }
     }

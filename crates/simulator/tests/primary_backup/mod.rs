@@ -3,6 +3,7 @@
 mod protocol;
 
 use crate::mistakes::{self, Bug};
+use crate::support::assert_clean;
 use ::protocol::Claim;
 use anabranch_simulator::{Deployment, Feature, Host, Layout, Mutant, Options, Setting, Summary, run_seeds};
 use checker::Level;
@@ -103,16 +104,6 @@ const HONEST: PrimaryBackup = PrimaryBackup {
     },
     reads_at_backup: false,
 };
-
-fn assert_clean(summary: &Summary) {
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-    assert!(
-        summary.committed > 20 * summary.seeds,
-        "{} of {} committed",
-        summary.committed,
-        summary.transactions
-    );
-}
 
 /// A bug of the world around the protocol.
 #[track_caller]

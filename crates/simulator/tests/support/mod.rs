@@ -1,6 +1,6 @@
 //! What the tests of all protocols share.
 
-use anabranch_simulator::{Options, run};
+use anabranch_simulator::{Options, Summary, run};
 
 /// How many times as many seeds a soak runs.
 const SOAK: u64 = 20;
@@ -15,7 +15,11 @@ pub fn options(first_seed: u64, seeds: u64) -> Options {
 
 /// Runs a protocol: it keeps its promise, and its clients get on.
 pub fn assert_keeps_its_promise(protocol: &str, options: &Options) {
-    let summary = run(protocol, options).expect("a known protocol");
+    assert_clean(&run(protocol, options).expect("a known protocol"));
+}
+
+/// No promise was broken, and clients got on.
+pub fn assert_clean(summary: &Summary) {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     assert!(
         summary.committed > 20 * summary.seeds,

@@ -40,9 +40,9 @@ impl Solo {
 }
 
 impl Open {
-    /// A reply tells which keys there are. Whether those are there that the transaction itself has changed depends on what
-    /// others do to them too, even where no key comes or goes by that: a set without its last other member is gone once
-    /// the transaction's own removal is applied.
+    /// A reply tells which keys there are. Whether those are there that the transaction itself has taken from depends on
+    /// what others do to them, even where no key comes or goes by that: a set that loses its last other member is gone
+    /// once the transaction's own removal is applied.
     fn observe_keys(&mut self, group: &mut Group<'_, '_>) {
         if self.is_flushed() {
             return;

@@ -11,7 +11,7 @@
 use super::Group;
 use super::execute::BlindSink;
 use super::partition::misconf;
-use crate::part::narrowed;
+use crate::part::{narrowed, takes};
 use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
 use mvcc::CompactKey;
 use protocol::{KeyedOperation, Now, Replies};
@@ -247,7 +247,7 @@ impl Open {
         self.done.push(Done { key, hash: keyed.hash, observed, expired, overdue, effect });
     }
 
-    /// Observes whether a key is there that the transaction has changed.
+    /// Observes whether a key is there, if that depends on what others have put into it: the transaction takes from it.
     pub(super) fn observe_presence(&mut self, hash: KeyHash, key: &CompactKey, group: &mut Group<'_, '_>) {
         let operation = Operation::Key(datatypes::key::Operation::Exists);
         let mut observed = Vec::new();
@@ -255,7 +255,9 @@ impl Open {
         let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
         let is_known =
             places.last().is_some_and(|place| self.done[*place].observed.as_deref() == Some(&*observed));
-        if !is_known && places.iter().any(|place| self.done[*place].effect.is_some()) {
+        let takes_from =
+            places.iter().flat_map(|place| self.done[*place].effects()).any(|effect| takes(&effect));
+        if takes_from && !is_known {
             let expired = self.with_state(hash, key, group, |_, expired| expired);
             let keyed = KeyedOperation { key, hash, operation, blind: false };
             self.note(&keyed, Some(observed.into()), Prepared { expired, ..Prepared::default() });

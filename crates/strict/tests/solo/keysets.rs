@@ -118,6 +118,19 @@ fn a_set_that_another_removal_empties_beside_the_transactions_own_is_a_conflict(
     }
 }
 
+/// A write that overwrites, or only adds, leaves nothing of what others do that the look could have told.
+#[test]
+fn a_key_that_a_transaction_wrote_may_be_written_by_others_beside_its_look() {
+    for look in [Step::Keys, Step::Count, Step::Scan { cursor: 0, count: 1 }] {
+        let mut world = world();
+        world.begin(1);
+        world.within(1, set(b"a", b"2"));
+        world.operate(1, std::slice::from_ref(&look));
+        world.one(set(b"a", b"3"));
+        assert_eq!(world.commit(1), "OK", "{look:?}");
+    }
+}
+
 #[test]
 fn a_reader_of_keys_commits_whatever_came() {
     let mut world = world();

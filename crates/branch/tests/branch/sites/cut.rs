@@ -3,7 +3,6 @@
 use super::{World, address};
 use anabranch_branch::Keep;
 use anabranch_branch::site::{Collecting, Merging, Options, Site};
-use protocol::Input;
 use std::time::Duration;
 use types::{Incarnation, Rng};
 
@@ -15,16 +14,7 @@ impl World {
     /// Ends a site's life; the next one begins from a log that was cut.
     fn cut_log(&mut self, site: usize, at: usize, complete: bool) {
         self.logs[site].truncate(at);
-        let life = self.sites[site].node().incarnation.0 + 1;
-        self.sites[site] = self.fresh(site, life);
-        let log = self.logs[site].clone();
-        let mut rest = &log[..];
-        while let Some((len, after)) = rest.split_first_chunk::<4>() {
-            let len = u32::from_le_bytes(*len) as usize;
-            self.input(site, Input::Recover(&after[..len]));
-            rest = &after[len..];
-        }
-        self.input(site, Input::Recovered { complete });
+        self.begin_life(site, &[], complete);
     }
 }
 
