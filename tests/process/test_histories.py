@@ -19,7 +19,7 @@ from harness import laboratory
 SOAK = bool(os.environ.get("ANABRANCH_SOAK"))
 # Each round is a run and a history of its own, so that checking needs memory for one only.
 ROUNDS = 10 if SOAK else 1
-SECONDS = 30 if SOAK else 12
+SECONDS = 30 if SOAK else 9
 DEFAULT = ("watch", "optimistic")
 CLIENTS = 6
 # How long a process runs between kills, and how long it is away, in seconds.

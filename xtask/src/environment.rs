@@ -19,7 +19,7 @@ const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
 const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "6";
+const PARALLEL_FILES: &str = "8";
 
 /// Which process tests run, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -36,12 +36,13 @@ const TRAFFIC: u64 = 8_000_000;
 const LONG_TRAFFIC: u64 = 200_000_000;
 
 /// A direction between two processes.
-pub(crate) type Link = (u16, u16);
+pub type Link = (u16, u16);
 
 /// Something that goes wrong. Times and durations are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Fault {
+#[expect(missing_docs, reason = "a fault's line names its fields")]
+pub enum Fault {
     /// A process dies, for so long.
     Kill { process: u16, down: u64 },
     /// A process loses power, now or right after its next write, before that is synced.
@@ -92,8 +93,10 @@ pub(crate) enum Fault {
 
 /// A fault and when it happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TimedFault {
+pub struct TimedFault {
+    /// In microseconds.
     pub at: u64,
+    /// What goes wrong.
     pub fault: Fault,
 }
 
@@ -112,10 +115,14 @@ pub(crate) struct TimedPlan {
 pub struct Script {
     pub(crate) protocol: String,
     pub(crate) seed: u64,
-    pub(crate) layout: Layout,
-    pub(crate) swarm: Swarm,
-    pub(crate) traffic: u64,
-    pub(crate) faults: Vec<TimedFault>,
+    /// The shape.
+    pub layout: Layout,
+    /// The options.
+    pub swarm: Swarm,
+    /// How long traffic lasts, in microseconds.
+    pub traffic: u64,
+    /// In order of time.
+    pub faults: Vec<TimedFault>,
     /// What clients do, each one's in order; drawn from the seed if it is not said.
     pub(crate) plans: Option<Vec<TimedPlan>>,
 }
@@ -291,11 +298,7 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Mutants;
-    use crate::deployments::{TapirDeployment, TardisDeployment};
-    use crate::finale::simulate;
-    use crate::workload::{Shape, Workload};
-    use checker::Outcome;
+    use crate::deployments::TapirDeployment;
 
     #[test]
     fn what_is_no_script_is_refused_with_its_line() {
@@ -305,59 +308,5 @@ mod tests {
         let script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
         let text = format!("{}\n\n{{\"at\":1}}", script.lines()[0]);
         assert_eq!(refused(&text).line, 3);
-    }
-
-    /// One client, a transaction on several keys, and a coordinator that shares its process with no replica.
-    fn quiet() -> Script {
-        let mut script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
-        script.layout = Layout { regions: 3, partitions: 2, replicas: 3, gateways: 2, ..Layout::default() };
-        let swarm = &mut script.swarm;
-        (swarm.loss, swarm.duplication, swarm.reordering, swarm.jitter) = (0.0, 0.0, 0.0, 0.1);
-        (swarm.clients, swarm.longest, swarm.single, swarm.kinds) = (1, 6, 0.0, u16::MAX);
-        (swarm.features, swarm.reads) = (BTreeSet::from([Feature::Interactive]), 0.2);
-        let mut workload = Workload::new(swarm);
-        let mut random = Rng::with_seed(7);
-        let plans = std::iter::repeat_with(|| workload.plan(0, swarm, &mut random)).flatten();
-        let wanted = |plan: &Plan| plan.steps.len() > 3 && matches!(plan.shape, Shape::Many);
-        let plan = plans.into_iter().find(wanted).unwrap();
-        script.traffic = 2_000_000;
-        script.plans = Some(vec![TimedPlan { client: 0, at: 1_000, gateway: 3, plan }]);
-        script.faults.clear();
-        script
-    }
-
-    #[test]
-    fn a_coordinator_may_die_at_every_step_of_a_transaction() {
-        let mut outcomes = BTreeSet::new();
-        for events in 0..40 {
-            let mut script = quiet();
-            let fault = Fault::CoordinatorDeath { process: 3, events, down: 300_000 };
-            script.faults.push(TimedFault { at: 0, fault });
-            let run = simulate(TapirDeployment::default(), &script, Mutants::default(), false);
-            assert!(run.report.ok, "after {events} events: {:#?}", run.report.violations);
-            let first = &run.history[0];
-            outcomes.insert((first.outcome == Outcome::Committed, first.took_effect()));
-        }
-        // Its client is in doubt, and it took effect or did not; or it was answered before.
-        assert_eq!(outcomes, BTreeSet::from([(false, false), (false, true), (true, true)]));
-    }
-
-    /// What clients did with commands and with states is told in full: it is done again.
-    #[test]
-    fn commands_and_constraints_are_told_again() {
-        fn again<D: Deployment>(protocol: &str, build: impl Fn() -> D, with: &[Feature], shown: &str) {
-            let script = Script::draw(protocol, &build(), 1, with);
-            let run = simulate(build(), &script, Mutants::default(), false);
-            let text = run.script.lines().join("\n");
-            assert!(text.contains(shown), "{protocol} has no {shown}");
-            let told = Script::read(text.as_bytes()).unwrap();
-            assert_eq!(told.transactions(), run.script.transactions());
-            let again = simulate(build(), &told, Mutants::default(), false);
-            assert!(again.report.ok, "{:#?}", again.report.violations);
-            assert!(again.script.lines().iter().any(|line| line.contains(shown)));
-        }
-        let commands = [Feature::Scripts, Feature::Renames];
-        again("tapir", TapirDeployment::default, &commands, "[\"RENAME\",");
-        again("tardis", TardisDeployment::default, &[Feature::Constraints], "\"snapshot-isolation\"");
     }
 }

@@ -1,6 +1,7 @@
 //! All integration tests of the crate, in one binary: each further one would link the same crates again.
 
 mod baselines;
+mod evictions;
 mod locking;
 mod mistakes;
 mod paris;
@@ -12,5 +13,6 @@ mod solo;
 mod support;
 mod tapir;
 mod tardis;
+mod telling;
 mod wren;
 mod wren_copies;

@@ -29,20 +29,10 @@ fn assert_caught_with(
     });
 }
 
-#[test]
-fn locking_is_strictly_serializable() {
-    assert_keeps_its_promise("locking", &options(1, 1));
-}
-
 /// A disk was copied while it was damaged, and the process whose disk the copy became refused to start for good.
 #[test]
 fn an_older_copy_of_a_disk_has_no_damage() {
     assert_passes(include_bytes!("scripts/locking-copy-of-a-damaged-disk.jsonl"), 9);
-}
-
-#[test]
-fn validation_at_leaders_is_strictly_serializable() {
-    assert_keeps_its_promise("occ", &options(1, 1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::options;
 use anabranch_simulator::{Feature, Options, ParisDeployment, run};
 use causal::paris;
 use std::ops::RangeInclusive;
@@ -17,11 +17,6 @@ fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: pari
     mistakes::assert_caught(&bug, paris::Mutants::from(mutant), |mutants| {
         ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() })
     });
-}
-
-#[test]
-fn paris_is_transactionally_causal() {
-    assert_keeps_its_promise("paris", &options(11, 2));
 }
 
 /// 23 and 45: a session went on with a transaction of which a step had been refused. 98: a claim that came late was taken

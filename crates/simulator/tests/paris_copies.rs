@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::scripts::assert_passes;
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::options;
 use anabranch_simulator::{Feature, Options, ParisCopiesDeployment, run};
 use causal::paris;
 use replication::copies;
@@ -27,11 +27,6 @@ fn assert_caught(
             )
         },
     );
-}
-
-#[test]
-fn copies_of_some_regions_are_transactionally_causal() {
-    assert_keeps_its_promise("paris-copies", &options(1, 1));
 }
 
 #[test]

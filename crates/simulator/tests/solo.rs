@@ -5,11 +5,6 @@ use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, Mutant, Options, SoloDeployment, run};
 
 #[test]
-fn solo_is_strictly_serializable() {
-    assert_keeps_its_promise("solo", &options(1, 10));
-}
-
-#[test]
 fn effects_that_the_disk_refused_and_that_are_not_undone_are_caught() {
     let mutant = Mutant::UndoLeftOut;
     let bug = Bug::new("solo", mutant, &[], 40..=99).of_world(mutant.into());

@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::scripts::assert_passes;
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::options;
 use anabranch_simulator::{Feature, Options, TapirDeployment, run, run_seeds};
 use checker::Level;
 use std::ops::RangeInclusive;
@@ -19,11 +19,6 @@ fn assert_caught_with(features: &[Feature], seeds: RangeInclusive<u64>, mutant: 
     });
 }
 
-#[test]
-fn tapir_is_strictly_serializable() {
-    assert_keeps_its_promise("tapir", &options(1, 1));
-}
-
 /// Each twice, as no seed of `cargo xtask test sim` brings these by itself.
 #[test]
 fn what_only_tests_ask_for_breaks_no_promise_and_runs_alike() {
@@ -34,7 +29,7 @@ fn what_only_tests_ask_for_breaks_no_promise_and_runs_alike() {
         &[Bounds, ReadErrors],
     ];
     for with in with {
-        let options = Options { first_seed: 1, seeds: 6, with: with.to_vec(), ..Options::default() };
+        let options = Options { once: false, with: with.to_vec(), ..options(1, 6) };
         let summary = run("tapir", &options).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
         assert!(summary.committed > 20 * summary.seeds, "{with:?}: {} committed", summary.committed);
@@ -140,11 +135,6 @@ caught! {
         DropUnmentionedLocks, [Feature::SleepingReplicas, Feature::FewKeys], 30..=69;
     an_epoch_without_what_was_undecided_is_caught: DropUndecidedAtChange, [Feature::Reconfiguration], 6..=105;
     a_loss_that_takes_what_was_voted_for_with_it_is_caught: DropUndecidedAtChange, [Feature::AcceptLoss], 31..=70;
-}
-
-#[test]
-fn the_serializable_mode_is_serializable() {
-    assert_keeps_its_promise("tapir-serializable", &options(1, 1));
 }
 
 /// It is weaker by more than its name: some seed shows an order that contradicts real time.

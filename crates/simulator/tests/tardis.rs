@@ -3,7 +3,7 @@
 //! catch those.
 
 use crate::mistakes::{self, Bug};
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::options;
 use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
 use std::ops::RangeInclusive;
@@ -20,29 +20,6 @@ fn assert_caught_in(name: &str, deployment: TardisDeployment, seeds: RangeInclus
         options: branch::site::Options { mutants, ..deployment.options },
         ..deployment
     });
-}
-
-#[test]
-fn tardis_shows_every_session_sequential_storage() {
-    assert_keeps_its_promise("tardis", &options(1, 1));
-}
-
-#[test]
-fn a_site_that_forks_by_itself_does_so_too() {
-    let summary = run("tardis-forking", &options(1, 1)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-}
-
-#[test]
-fn a_handler_that_sometimes_fails_loses_nothing() {
-    let summary = run("tardis-handler", &options(1, 1)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
-}
-
-#[test]
-fn records_in_partitions_are_what_the_state_dag_says() {
-    let summary = run("tardis-parts", &options(1, 2)).unwrap();
-    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 /// 11, 14: of two transactions of a site that were open at a time, each read another head, and the second took the

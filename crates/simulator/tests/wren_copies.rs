@@ -1,7 +1,7 @@
 //! Wren with copies of its partitions in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::options;
 use anabranch_simulator::{Feature, Options, WrenCopiesDeployment, run};
 use causal::wren;
 use replication::copies;
@@ -19,11 +19,6 @@ fn assert_caught(
         let options = wren::Options { mutants: wren, ..wren::Options::default() };
         WrenCopiesDeployment::new(options, copies::Options { mutants: copies, ..copies::Options::default() })
     });
-}
-
-#[test]
-fn copies_are_transactionally_causal() {
-    assert_keeps_its_promise("wren-copies", &options(1, 1));
 }
 
 /// 87: when everything had come to rest a group was without a leader for a moment, and so nobody listed what it had lost.

@@ -590,11 +590,11 @@ fn states_stay_few_while_a_site_is_cut_off() {
         );
         let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
         world.cut = [(0, 2), (1, 2)].into();
-        counted += steady(&mut world, 2, &mut [(0, 0, 0); 3]);
+        counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
         for site in 0..3 {
             let census = world.sites[site].protocol().as_site().expect("it is a site").keyspace().census();
-            // 1,200 transactions at each, and the merges.
-            assert!(census.states < 40 && census.early > 1000, "seed {seed}, site {site}: {census:?}");
+            // 600 transactions at each, and the merges.
+            assert!(census.states < 40 && census.early > 500, "seed {seed}, site {site}: {census:?}");
             assert!(census.versions < 500, "seed {seed}, site {site}: {census:?}");
         }
         if seed % 2 == 0 {

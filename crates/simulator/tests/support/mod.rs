@@ -5,11 +5,11 @@ use anabranch_simulator::{Options, Summary, run};
 /// How many times as many seeds a soak runs.
 const SOAK: u64 = 20;
 
-/// So many seeds, from this one on, each once: `cargo xtask test sim` runs its seeds twice, and of a protocol as it is more of them. `cargo xtask soak`, which sets
-/// `ANABRANCH_SOAK`, runs more, but where a single one is asked for.
+/// One seed, run once: `cargo xtask test sim` explores others. `cargo xtask soak`, which sets `ANABRANCH_SOAK`, runs twenty
+/// times as many as this names.
 pub fn options(first_seed: u64, seeds: u64) -> Options {
-    let soak = seeds > 1 && std::env::var_os("ANABRANCH_SOAK").is_some();
-    let seeds = if soak { seeds * SOAK } else { seeds };
+    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
+    let seeds = if soak && seeds > 1 { seeds * SOAK } else { 1 };
     Options { first_seed, seeds, once: true, ..Options::default() }
 }
 

@@ -472,18 +472,24 @@ fn options() -> Options {
     Options { quorum_reads: false, prepared_timeout: Duration::from_millis(300), ..Options::default() }
 }
 
+/// So many seeds, of which all but every fourth are left to `cargo xtask soak`.
+fn seeds(all: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
+    all.step_by(if soak { 1 } else { 4 })
+}
+
 #[test]
 fn every_result_fits_the_order_of_stamps_and_real_time() {
     let mut committed = 0;
-    for seed in 1..=25 {
+    for seed in seeds(1..26) {
         committed += run(seed, 3, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 400, "{committed} committed");
+    assert!(committed > 100, "{committed} committed");
 }
 
 #[test]
 fn with_five_replicas_too() {
-    for seed in 100..=106 {
+    for seed in seeds(100..107) {
         run(seed, 5, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
 }
@@ -491,11 +497,11 @@ fn with_five_replicas_too() {
 #[test]
 fn types_that_users_define_fit_it_too() {
     let mut committed = 0;
-    for seed in 200..=220 {
+    for seed in seeds(200..221) {
         committed +=
             run_with(seed, 3, &options(), 60, true).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 500, "{committed} committed");
+    assert!(committed > 120, "{committed} committed");
 }
 
 #[test]
