@@ -206,33 +206,7 @@ pub enum Message<S: Times> {
         /// The regions.
         regions: Vec<RegionId>,
     },
-    /// A survivor to the partition's other replicas and to the other partitions of its region: these regions are gone
-    /// for good.
-    Gone {
-        /// To replicas of the partition: up to where the sender holds their transactions; it accepts no more. To other
-        /// partitions: up to where the sender was told, by them or by those between in the stabilization tree, that they
-        /// hold them.
-        held: Vec<(RegionId, Timestamp)>,
-        /// Everything up to here is held by all partitions of the sender's region.
-        shown: Timestamp,
-        /// False if it answers one.
-        asks: bool,
-    },
-    /// Partition to the root of its region.
-    Survives {
-        /// The most that any survivor holds of its partition.
-        held: Vec<(RegionId, Timestamp)>,
-        /// True if it holds nothing above the cuts any more.
-        clean: bool,
-    },
-    /// The root to the partitions of its region: what is above is given up.
-    Cut {
-        /// For each lost region the least that survives of any partition.
-        cuts: Vec<(RegionId, Timestamp)>,
-        /// True if no partition of the region holds anything above any more.
-        over: bool,
-    },
-    /// Where transactions have parts in several regions: a survivor to the root of its region, and one root to another.
+    /// A survivor to the root of its region, and one root to another: how far it is with going on without lost regions.
     Standing {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
@@ -241,7 +215,7 @@ pub enum Message<S: Times> {
         /// False if it answers one.
         asks: bool,
     },
-    /// There: a root to the partitions of its region.
+    /// The answer: a root to the partitions of its region.
     Accord {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
@@ -249,11 +223,11 @@ pub enum Message<S: Times> {
         shown: Option<Timestamp>,
         /// What is above is given up; once that is known.
         cuts: Option<Vec<(RegionId, Timestamp)>>,
-        /// True if nobody in any region holds anything above any more.
+        /// True if nobody holds anything above any more: in the region, or in any where transactions have parts in several.
         over: bool,
     },
-    /// There: what became of these transactions, in which a lost region took part? Nothing is answered before all that
-    /// stays of it is there.
+    /// Where transactions have parts in several regions: what became of these, in which a lost region took part? Nothing is
+    /// answered before all that stays of it is there.
     Fates {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
@@ -267,7 +241,7 @@ pub enum Message<S: Times> {
         /// Each with its place if it has an effect here.
         fates: Vec<(TransactionId, Option<Timestamp>)>,
     },
-    /// There: a partition to a coordinator that does not know it: these regions are gone for good.
+    /// There, too: a partition to a coordinator that does not know it: these regions are gone for good.
     Lost {
         /// With each, once all survivors have done so: above which place what it took part in is given up.
         gone: Vec<(RegionId, Option<Timestamp>)>,
@@ -297,14 +271,11 @@ wire_enum!(Message<S: Times> {
     20 => Inquire { id },
     21 => Inquired { id, at },
     22 => Evict { regions },
-    23 => Gone { held, shown, asks },
-    24 => Survives { held, clean },
-    25 => Cut { cuts, over },
-    26 => Standing { lost, standing, asks },
-    27 => Accord { lost, shown, cuts, over },
-    28 => Fates { lost, ids },
-    29 => Fated { lost, fates },
-    30 => Lost { gone },
+    23 => Standing { lost, standing, asks },
+    24 => Accord { lost, shown, cuts, over },
+    25 => Fates { lost, ids },
+    26 => Fated { lost, fates },
+    27 => Lost { gone },
 });
 
 /// How far a partition, or a region, is with going on without lost ones.

@@ -109,13 +109,6 @@ impl Topology {
             .map(|(_, replica)| replica)
     }
 
-    /// Through which of its children a partition of a region hears of another one of the region, if it does.
-    pub(super) fn through(&self, region: RegionId, index: u16, other: u16, fan_out: u16) -> Option<Address> {
-        let (above, below) = (self.position(region, index)?, self.position(region, other)?);
-        let child = tree::through(above, below, fan_out)?;
-        self.held(region).nth(child).map(|(_, replica)| replica)
-    }
-
     /// Where a partition stands among those that a region holds.
     fn position(&self, region: RegionId, index: u16) -> Option<usize> {
         self.held(region).position(|(held, _)| held == index)
@@ -288,8 +281,6 @@ mod tests {
         assert_eq!(topology.root(RegionId(2)), None, "a region may hold nothing");
         assert_eq!(topology.parent(RegionId(1), 2, 8), Some(replica(2, 1)), "they stand side by side");
         assert_eq!(topology.children(RegionId(1), 1, 8).collect::<Vec<_>>(), [replica(2, 2)]);
-        assert_eq!(topology.through(RegionId(1), 1, 2, 8), Some(replica(2, 2)));
-        assert_eq!(topology.through(RegionId(1), 1, 0, 8), None, "it does not hold that");
         assert_eq!(topology.other_roots(RegionId(2)).collect::<Vec<_>>(), [replica(1, 0), replica(2, 1)]);
     }
 }

@@ -14,15 +14,6 @@ pub(super) fn children(place: usize, fan_out: u16) -> Range<usize> {
     first..first + width(fan_out)
 }
 
-/// Through which of its children the one `above` hears of what is `below`, if it does.
-pub(super) fn through(above: usize, below: usize, fan_out: u16) -> Option<usize> {
-    let (mut child, mut up) = (below, parent(below, fan_out)?);
-    while up > above {
-        (child, up) = (up, parent(up, fan_out)?);
-    }
-    (up == above).then_some(child)
-}
-
 fn width(fan_out: u16) -> usize {
     usize::from(fan_out.max(1))
 }
@@ -47,15 +38,6 @@ mod tests {
     fn small_keyspaces_have_no_inner_place() {
         assert!((1..=8).all(|place| parent(place, 8) == Some(0)));
         assert_eq!(parent(9, 8), Some(1));
-    }
-
-    #[test]
-    fn what_is_below_is_heard_of_through_the_child_on_its_way() {
-        assert_eq!((parent(6, 2), parent(2, 2)), (Some(2), Some(0)));
-        assert_eq!(through(0, 6, 2), Some(2));
-        assert_eq!(through(2, 6, 2), Some(6));
-        assert_eq!((through(1, 6, 2), through(6, 2, 2), through(6, 6, 2)), (None, None, None));
-        assert_eq!((through(0, 4, 1), through(3, 4, 1)), (Some(1), Some(4)), "a chain");
     }
 
     #[test]

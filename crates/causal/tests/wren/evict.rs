@@ -127,22 +127,22 @@ fn survivors_that_forget_too_early_are_found_out() {
     assert_eq!(deleted_unseen(Mutant::ForgottenForLost.into()), [both(15), both(10)]);
 }
 
-/// Region 2's last transaction has reached the others' first partition only.
-fn half_arrived(world: &mut World) {
+/// Region 2's last transaction has reached the first partition only of these other regions.
+fn half_arrived(world: &mut World, others: &[u16]) {
     add(world, 2, 1);
     world.run_ms(300);
-    (0..2).for_each(|region| world.crash(replica(region, 1)));
+    others.iter().for_each(|region| world.crash(replica(*region, 1)));
     add(world, 2, 10);
     world.run_ms(100);
     lose(world, 2);
-    (0..2).for_each(|region| world.start(replica(region, 1)));
+    others.iter().for_each(|region| world.start(replica(*region, 1)));
     world.run_ms(300);
 }
 
 #[test]
 fn a_transaction_that_lost_a_part_is_given_up_everywhere() {
     let mut world = world(3, Mutants::default());
-    half_arrived(&mut world);
+    half_arrived(&mut world, &[0, 1]);
     assert_eq!((read(&mut world, 0), read(&mut world, 1)), (both(1), both(1)), "it was never stable");
     evict(&mut world, 0, 2);
     world.run_ms(3_000);
@@ -169,7 +169,7 @@ fn a_transaction_that_lost_a_part_is_given_up_everywhere() {
 #[test]
 fn a_survivor_that_keeps_what_is_above_the_cut_is_found_out() {
     let mut world = world(3, Mutant::KeptAboveCut.into());
-    half_arrived(&mut world);
+    half_arrived(&mut world, &[0, 1]);
     evict(&mut world, 0, 2);
     world.run_ms(3_000);
     assert_eq!(read(&mut world, 0), "\"11\"; \"1\"");
@@ -279,6 +279,47 @@ fn a_second_region_may_be_lost_meanwhile() {
         world.run_ms(300);
         assert_ne!(read(&mut world, 0), seen, "after {pause} ms");
     }
+}
+
+/// Region 1 has not heard of the cut when region 0 has given up what is above and gone on; then region 3 is lost.
+#[test]
+fn what_was_given_up_stays_so_when_a_second_region_is_lost() {
+    let mut world = world(4, Mutants::default());
+    half_arrived(&mut world, &[0, 1, 3]);
+    world.cut_one_way(0, 1);
+    world.cut_one_way(3, 1);
+    evict(&mut world, 0, 2);
+    evict(&mut world, 1, 2);
+    world.run_ms(4_000);
+    assert!(is_over(&world, 0) && !is_over(&world, 1));
+    lose(&mut world, 3);
+    world.heal();
+    evict(&mut world, 1, 3);
+    world.run_ms(4_000);
+    assert!(is_over(&world, 0) && is_over(&world, 1));
+    assert_eq!((read(&mut world, 0), read(&mut world, 1)), (both(1), both(1)));
+}
+
+/// A region that has gone on and restarts as a whole shows again what it had shown, though the other one does not answer.
+#[test]
+fn a_region_that_restarts_later_goes_on_by_itself() {
+    let mut world = world(3, Mutants::default());
+    // Region 0 lacks nothing that region 1 holds.
+    world.cut_one_way(2, 1);
+    world.run_ms(100);
+    lose(&mut world, 2);
+    evict(&mut world, 0, 2);
+    world.run_ms(4_000);
+    add(&mut world, 1, 1);
+    world.run_ms(500);
+    (0..2).for_each(|index| world.crash(replica(1, index)));
+    for down in [replica(0, 0), replica(0, 1), coordinator(0, 0), coordinator(0, 1)] {
+        world.crash(down);
+        world.start(down);
+    }
+    world.run_ms(3_000);
+    assert!(is_over(&world, 0));
+    assert_eq!(read(&mut world, 0), both(1));
 }
 
 #[test]

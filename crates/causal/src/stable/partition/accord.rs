@@ -1,17 +1,20 @@
-//! Regions that are gone for good where transactions have parts in several regions (Corrections 36 and 44; PaRiS).
+//! How the survivors of a lost region agree on what counts of it, and when they go on (Corrections 36 and 44).
 //!
-//! As everywhere (`evict`), each survivor is fenced: it logs up to where it holds the lost region's transactions on its
-//! partition, and accepts no more. But no region holds every partition, so none can find the cut alone: the roots
-//! exchange what their partitions hold. And parts of one transaction are in several regions, so what is above the cut is
-//! given up with all its parts elsewhere: stamps say which regions took part. No snapshot has shown any of it, since the
-//! universal stable time is at or below what each survivor holds of the lost region.
+//! Each survivor is fenced (`evict`): it logs up to where it holds the lost region's transactions on its partition, and
+//! accepts no more. The roots of the regions' stabilization trees exchange what their partitions hold, and all find the same
+//! cuts of it.
 //!
 //! ```text
+//!   Evict ----> any replica; it spreads with what follows
 //!   Standing -> partition to root, root to root: 1. fenced, and the latest snapshot known  2. what is held  3. clean
 //!   Accord ---> root to partitions:              1. the latest that anybody has shown      2. the cuts      3. over
 //!   Fates ----> all survivors: "have you an effect of these, which are undecided here and that a lost region took part in?"
 //!   Fated ----> the place of each that it has; nothing is answered before all that stays of the lost regions is here
 //! ```
+//!
+//! Messages are repeated until the region has gone on; who has gone on answers those who have not. Each names the whole set of
+//! lost regions, and what is said of another set does not count: one more loss begins all again. What has been given up stays
+//! given up, since cuts only fall until everybody has gone on, and stay from then on.
 //!
 //! A survivor that restarted knows less of what it holds than it has told, since times that arrive are not logged. So what
 //! it holds stands only when it has heard the latest snapshot that anybody has shown, and what anybody has heard of it:
@@ -21,15 +24,18 @@
 //! one who says it hears the life that he is in: nothing that he told before is on its way there any more. From then on a
 //! survivor's stable reports stay at or below what it holds, and so does whatever is shown.
 //!
-//! **Undecided**: from the fence on, what is prepared here and a lost region took part in takes no decision from
+//! **A region that holds every partition** (Wren) calls stable what its own partitions hold. So of what was shown and heard only
+//! theirs counts; and once it knows the cuts it goes on when they are clean, whatever the other regions do, also after a restart.
+//!
+//! **Parts in several regions** (PaRiS): what is above the cut is given up with all its parts elsewhere, since stamps say which
+//! regions took part. What was shown in any region counts, and nobody goes on before all regions are clean.
+//!
+//! **Undecided** there: from the fence on, what is prepared here and a lost region took part in takes no decision from
 //! anybody. Who has what of it is then the same for ever, so all find the same end for it: the place that it has where an
 //! effect of it is, or none if there is none anywhere. At or below the cut the lost region's own part, if it has
 //! effects, is held by the survivors of its partition, so it is found. A decision on which nobody has acted is lost.
 //!
-//! Nobody goes on before all regions are clean. A second loss begins all again; what has been given up stays given up,
-//! since cuts only fall until everybody has gone on, and stay from then on.
-//!
-//! **Coordinators** are told which regions are lost when they ask for the stable time, and route past them at once; above
+//! **Coordinators** there are told which regions are lost when they ask for the stable time, and route past them at once; above
 //! which cuts what they cached is given up when that is final. Before they have said that they know, they are given no
 //! stable time that could have passed it: what a session wrote does not vanish without a word.
 
@@ -96,7 +102,7 @@ impl<S: Times> Partition<S> {
 
     /// True if a lost region took part in what says this of itself.
     pub(super) fn has_lost_part(&self, depends_on: S::Depends) -> bool {
-        S::UNIVERSAL && self.evictions.has_any(S::parts(depends_on, self.region))
+        self.evictions.has_any(S::parts(depends_on, self.region))
     }
 
     /// True for what is undecided here and a lost region took part in: the survivors find out what becomes of it.
@@ -155,7 +161,9 @@ impl<S: Times> Partition<S> {
 
     fn standing(&self) -> Standing {
         let accord = &self.evictions.accord;
-        let held = accord.is_fixed.then(|| (self.index, self.evictions.held()));
+        // The cuts were found of what stood.
+        let stands = accord.is_fixed || self.evictions.cuts().is_some();
+        let held = stands.then(|| (self.index, self.evictions.held()));
         let below = self.topology.children(self.region, self.index, self.options.fan_out);
         let below = below.filter_map(|child| {
             let (index, life) = (child.slot.partition?.0, self.neighbours.get(&child)?.life()?);
@@ -206,9 +214,10 @@ impl<S: Times> Partition<S> {
         is_heard.then(|| (said.born, self.tree.told_by(root).unwrap_or_default().whole()))
     }
 
-    /// What all other regions that are left have said, if all have.
-    fn of_regions(&self) -> Option<Vec<&Standing>> {
-        let regions = self.surviving_roots().map(|(region, _)| self.evictions.accord.regions.get(&region));
+    /// What all other regions that are left have said, if all have; nothing where they do not count.
+    fn of_regions(&self, count: bool) -> Option<Vec<&Standing>> {
+        let others = self.surviving_roots().filter(|_| count);
+        let regions = others.map(|(region, _)| self.evictions.accord.regions.get(&region));
         regions.map(|said| said.map(|(_, standing)| standing)).collect()
     }
 
@@ -244,15 +253,17 @@ impl<S: Times> Partition<S> {
 
     /// At the root, as far as it is known, for a partition: what has been shown or heard of it, the cuts, whether it is over.
     fn accord_for(&self, partition: Address) -> (Option<Timestamp>, Option<Held>, bool) {
-        let (Some(here), Some(elsewhere)) = (self.of_partitions(), self.of_regions()) else {
-            return (None, None, false);
-        };
-        let shown = self.shown_for(partition, &here, &elsewhere);
+        let Some(here) = self.of_partitions() else { return (None, None, false) };
+        // A region that holds every partition calls stable what they hold, and goes on by itself once it knows the cuts.
+        let known = self.evictions.cuts().filter(|_| !S::UNIVERSAL);
+        let witnesses = self.of_regions(S::UNIVERSAL);
+        let shown = witnesses.and_then(|elsewhere| self.shown_for(partition, &here, &elsewhere));
+        let Some(elsewhere) = self.of_regions(known.is_none()) else { return (shown, None, false) };
         let everybody = || here.iter().chain(elsewhere.iter().copied());
         let all_stand = everybody().all(|of| !of.held.is_empty());
         let held = || everybody().flat_map(|of| &of.held);
-        let cuts =
-            all_stand.then(|| self.evictions.set().map(|lost| (lost, self.cut(lost, held()))).collect());
+        let found = || self.evictions.set().map(|lost| (lost, self.cut(lost, held()))).collect();
+        let cuts = known.or_else(|| all_stand.then(found));
         let over = all_stand && everybody().all(|of| of.clean);
         (shown, cuts, over)
     }
@@ -295,7 +306,7 @@ impl<S: Times> Partition<S> {
             return;
         };
         self.on_evict(now, lost.iter().copied(), random, out);
-        if !S::UNIVERSAL || !S::EVICTS || self.evictions.of_own {
+        if !S::EVICTS || self.evictions.of_own {
             return;
         }
         let from = sender.address();

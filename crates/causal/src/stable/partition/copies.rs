@@ -121,10 +121,10 @@ impl<S: Times> Partition<S> {
 
     /// Who asks this may be told something out of date by a copy that leads no more: the log says first that it does.
     pub(super) fn confirm(&mut self, message: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
-        use Message::{Ask, Gone, Inquire, Query, Recall, Survives};
+        use Message::{Accord, Ask, Inquire, Query, Recall, Standing};
         let asks = matches!(
             message,
-            Recall | Ask { .. } | Inquire { .. } | Query { .. } | Gone { .. } | Survives { .. }
+            Recall | Ask { .. } | Inquire { .. } | Query { .. } | Standing { .. } | Accord { .. }
         );
         if asks && self.options.copied && self.life != Life::Recovering {
             self.write_promise(out);

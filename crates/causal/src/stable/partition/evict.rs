@@ -1,32 +1,15 @@
 //! Regions that are gone for good (Corrections 36): an operator says so, and the others go on without them.
 //!
 //! What the survivors hold of a lost region differs: each has a prefix of its transactions, partition by partition. They
-//! accept nothing more of it, tell one another how far they are, and agree on the **cut**: of the most that anybody holds
-//! of a partition, the least over all partitions. Up to the cut everything of the lost region is kept, since of each
-//! partition somebody holds it all; who lacks some takes it from the others (see `refill`). Above, a transaction may
-//! have lost a part, so all of it is given up. No snapshot has shown that: remote stable times are below the cut.
+//! accept nothing more of it, tell one another how far they are, and agree on the **cut** (see `accord`): of the most that
+//! anybody holds of a partition, the least over all partitions. Up to the cut everything of the lost region is kept, since of
+//! each partition somebody holds it all; who lacks some takes it from the others (see `refill`). Above, a transaction may
+//! have lost a part, so all of it is given up. No snapshot has shown that: what is stable is at or below what each survivor
+//! holds of the lost region.
 //!
-//! ```text
-//!   Evict ----> any replica; it spreads with what follows
-//!   Gone -----> the other partitions of the region; to one below in the stabilization tree: "I was told that you hold so much"
-//!   Gone -----> the other regions' replicas of the partition: "of these I hold so much, and accept no more"
-//!   Survives -> root of the region: the most that anybody holds of this partition; and whether all above is given up
-//!   Cut ------> partitions of the region: the least over all of them; and whether all have given up what is above
-//! ```
-//!
-//! Only when all partitions of a region have given up what is above, its stable times go on without the lost region:
-//! else they could pass something that some partition still holds. Messages are repeated until that is so, and
-//! each says the whole set of lost regions; what is said of another set does not count. If one more region is lost
-//! meanwhile, the survivors begin again: what any of them has shown is at or below every later cut, since it holds
-//! that much of all partitions itself.
-//!
-//! A partition that restarted knows less of what it holds than it has told, since times that arrive are not logged. So it
-//! first hears what that was from all above it in the stabilization tree, and from all what their region's stable time is; the
-//! root from all partitions. What it told is at whoever is above it, or at those above that one, as part of a minimum that the
-//! root can still come to call stable: so each of them says what it was told of the part of the tree in which the partition is.
-//!
-//! Where transactions have parts in several regions, `accord` has the messages in place of these; what is said of cuts, of
-//! what is given up and of what is taken from others is the same.
+//! Stable times go on without the lost region only when all partitions have given up what is above: else they could pass
+//! something that some partition still holds. If one more region is lost meanwhile, the survivors begin again: what any of
+//! them has shown is at or below every later cut.
 //!
 //! A lost region that comes back is refused, told why, and serves nothing any more.
 
@@ -67,12 +50,6 @@ pub(super) struct Lost {
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
     pub(super) lost: BTreeMap<RegionId, Lost>,
-    /// The partitions of the region that have been heard.
-    mates: BTreeSet<Address>,
-    /// What the replicas of this partition in other regions hold.
-    of_peers: BTreeMap<RegionId, Held>,
-    /// At the root: what survives of each partition of the region, and whether all above is given up.
-    of_region: BTreeMap<Address, (Held, bool)>,
     /// Where the search for what is to be given up stands; `None` before it begins, and when it has ended.
     pub(super) search: Option<u64>,
     /// All above the cuts is given up here.
@@ -82,7 +59,7 @@ pub(super) struct Evictions {
     /// This region itself was evicted.
     pub(super) of_own: bool,
     mutants: Mutants,
-    /// What the survivors agree on where transactions have parts in several regions.
+    /// How far the survivors agree.
     pub(super) accord: Accord,
 }
 
@@ -101,10 +78,6 @@ impl Evictions {
 
     pub(super) fn set(&self) -> impl Iterator<Item = RegionId> {
         self.lost.keys().copied()
-    }
-
-    fn is_about(&self, held: &[(RegionId, Timestamp)]) -> bool {
-        self.set().eq(held.iter().map(|(region, _)| *region))
     }
 
     /// Up to where each is held.
@@ -190,7 +163,7 @@ impl Evictions {
     /// What is above a cut that is known may be here.
     pub(super) fn search_again(&mut self) {
         if self.lost.values().any(|lost| lost.cut.is_some()) {
-            (self.search, self.is_clean) = (Some(0), false);
+            (self.search, self.is_clean, self.accord.is_filled) = (Some(0), false, false);
         }
     }
 
@@ -201,17 +174,9 @@ impl Evictions {
 
     /// What others said counts no more, and neither what was found here since.
     fn forget_heard(&mut self) {
-        self.mates.clear();
-        self.of_peers.clear();
-        self.of_region.clear();
         (self.search, self.is_clean, self.is_over) = (None, false, false);
         self.accord.begin_again();
     }
-}
-
-/// By region the value that `choose` prefers.
-fn merge(one: Held, other: &[(RegionId, Timestamp)], choose: fn(Timestamp, Timestamp) -> Timestamp) -> Held {
-    one.into_iter().zip(other).map(|((region, at), (_, also))| (region, choose(at, *also))).collect()
 }
 
 impl<S: Times> Partition<S> {
@@ -235,7 +200,7 @@ impl<S: Times> Partition<S> {
             let (region, held) = (self.region, Timestamp::ZERO);
             return self.persist(&Record::Evicted { region, held, cut: None }, out);
         }
-        if S::UNIVERSAL && !self.survives(&news) {
+        if !self.survives(&news) {
             return;
         }
         for region in news {
@@ -260,7 +225,7 @@ impl<S: Times> Partition<S> {
         self.evictions.begin_again();
         self.evictions.lost.insert(region, Lost { held, ..Lost::default() });
         self.inquire_without(region);
-        if let Some(root) = self.topology.root(region).filter(|_| S::UNIVERSAL) {
+        if let Some(root) = self.topology.root(region) {
             self.neighbours.remove(&root);
         }
         let topology = &self.topology;
@@ -306,171 +271,8 @@ impl<S: Times> Partition<S> {
         if self.evictions.lost.is_empty() {
             return;
         }
-        if S::UNIVERSAL {
-            self.tend_accord(out);
-            return self.keep_to_cuts(now, out);
-        }
-        if !self.evictions.is_over {
-            self.mates().for_each(|mate| out.send(mate, self.gone_to_mate(mate)));
-            if self.knows_what_it_holds() {
-                let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
-                peers.for_each(|peer| out.send(peer, self.gone_to_peer()));
-                self.tell_root(out);
-            }
-        }
-        if let Some((cuts, over)) = self.agreed() {
-            if !self.evictions.is_over {
-                self.mates().for_each(|mate| out.send(mate, Message::Cut { cuts: cuts.clone(), over }));
-            }
-            self.take_cuts(&cuts, over, out);
-        }
+        self.tend_accord(out);
         self.keep_to_cuts(now, out);
-    }
-
-    fn gone_to_peer(&self) -> Message<S> {
-        let asks = !self.evictions.is_over;
-        Message::Gone { held: self.evictions.held(), shown: self.stable.whole(), asks }
-    }
-
-    fn gone_to_mate(&self, mate: Address) -> Message<S> {
-        let told = self.told_of(mate).unwrap_or_default();
-        let held = self.evictions.set().map(|region| (region, told.whole())).collect();
-        Message::Gone { held, shown: self.stable.whole(), asks: true }
-    }
-
-    /// What those below this one have told that they hold, where another partition of the region is among them.
-    fn told_of(&self, mate: Address) -> Option<S> {
-        let (region, other) = self.topology.locate(mate)?;
-        self.tree.installed(self.topology.through(region, self.index, other, self.options.fan_out)?)
-    }
-
-    /// True once it has heard what it may have told before it restarted. What it says from then on stands.
-    fn knows_what_it_holds(&self) -> bool {
-        self.evictions.cuts().is_some() || self.mates().all(|mate| self.evictions.mates.contains(&mate))
-    }
-
-    /// Another partition of the region says what is held: the whole region up to `shown`, this partition what
-    /// was told of it upwards.
-    fn hear_mate(
-        &mut self,
-        mate: Address,
-        held: &[(RegionId, Timestamp)],
-        shown: Timestamp,
-        out: &mut Outputs<'_, Node<S>>,
-    ) {
-        if !self.evictions.mates.insert(mate) {
-            return;
-        }
-        for (region, told) in held {
-            let Some(lost) = self.evictions.lost.get_mut(region).filter(|lost| lost.cut.is_none()) else {
-                continue;
-            };
-            if lost.held < shown.max(*told) {
-                lost.held = shown.max(*told);
-                let (region, held, cut) = (*region, lost.held, None);
-                self.persist(&Record::Evicted { region, held, cut }, out);
-            }
-        }
-    }
-
-    /// Tells the root what survives of this partition, once that is known.
-    fn tell_root(&mut self, out: &mut Outputs<'_, Node<S>>) {
-        let (Some(held), clean) = (self.surviving(), self.evictions.is_clean) else { return };
-        match self.topology.root(self.region) {
-            Some(root) if !self.tree.is_root() => out.send(root, Message::Survives { held, clean }),
-            _ => {
-                self.evictions.of_region.insert(self.address(), (held, clean));
-            }
-        }
-    }
-
-    /// The most that anybody holds of this partition, once all others have said what they hold.
-    fn surviving(&self) -> Option<Held> {
-        let mut told = self.links.keys().map(|peer| self.evictions.of_peers.get(peer));
-        let most =
-            || told.try_fold(self.evictions.held(), |most, told| Some(merge(most, told?, Timestamp::max)));
-        self.evictions.cuts().or_else(most)
-    }
-
-    /// At the root: the cuts, once all partitions of the region have said what survives of them, and whether all have
-    /// given up what is above.
-    fn agreed(&self) -> Option<(Held, bool)> {
-        if !self.tree.is_root() {
-            return None;
-        }
-        let told = self.topology.held(self.region).map(|(_, replica)| self.evictions.of_region.get(&replica));
-        let told: Vec<&(Held, bool)> = told.collect::<Option<_>>()?;
-        let least = told.iter().map(|(held, _)| held.clone());
-        let cuts = least.reduce(|one, other| merge(one, &other, Timestamp::min))?;
-        Some((cuts, told.iter().all(|(_, clean)| *clean)))
-    }
-
-    /// A replica of this partition, or another partition of the region, has heard of lost regions.
-    pub(super) fn on_gone(
-        &mut self,
-        now: Now,
-        from: Address,
-        message: Message<S>,
-        random: &mut Rng,
-        out: &mut Outputs<'_, Node<S>>,
-    ) {
-        let Message::Gone { held, shown, asks } = message else { return };
-        self.on_evict(now, held.iter().map(|(region, _)| *region), random, out);
-        let Some((region, index)) = self.topology.locate(from) else { return };
-        if !S::EVICTS || self.evictions.of_own {
-            return;
-        }
-        let is_news = !self.evictions.is_about(&held);
-        if index != self.index {
-            if self.evictions.is_over {
-                self.tell_root(out);
-                self.tell_cuts(from, out);
-            } else if !is_news && region == self.region {
-                self.hear_mate(from, &held, shown, out);
-            }
-            return;
-        }
-        if is_news {
-            return out.send(from, self.told_lost());
-        }
-        self.evictions.of_peers.insert(region, held);
-        if asks && self.evictions.is_over {
-            out.send(from, self.gone_to_peer());
-        }
-    }
-
-    /// At the root: a partition of the region has heard all others.
-    pub(super) fn on_survives(
-        &mut self,
-        from: Address,
-        held: Vec<(RegionId, Timestamp)>,
-        clean: bool,
-        out: &mut Outputs<'_, Node<S>>,
-    ) {
-        if self.tree.is_root() && self.evictions.is_about(&held) {
-            self.evictions.of_region.insert(from, (held, clean));
-            if self.evictions.is_over {
-                self.tell_cuts(from, out);
-            }
-        }
-    }
-
-    /// The root says the cuts to a partition that begins again.
-    fn tell_cuts(&self, to: Address, out: &mut Outputs<'_, Node<S>>) {
-        if let Some((cuts, over)) = self.agreed() {
-            out.send(to, Message::Cut { cuts, over });
-        }
-    }
-
-    pub(super) fn on_cut(
-        &mut self,
-        cuts: &[(RegionId, Timestamp)],
-        over: bool,
-        out: &mut Outputs<'_, Node<S>>,
-    ) {
-        if self.evictions.is_about(cuts) {
-            self.take_cuts(cuts, over, out);
-        }
     }
 
     pub(super) fn take_cuts(
@@ -564,7 +366,6 @@ impl<S: Times> Partition<S> {
             if cursor == 0 {
                 self.evictions.search = None;
                 let is_searched = self.evictions.cuts().is_some() && !self.evictions.lacks();
-                self.evictions.is_clean = is_searched && !S::UNIVERSAL;
                 self.evictions.accord.is_filled = is_searched;
                 return;
             }

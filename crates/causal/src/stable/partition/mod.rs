@@ -3,8 +3,8 @@
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
 //! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
-//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `accord` does so
-//! where transactions have parts in several regions, `spool` moves what waits long for them out of the memory,
+//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `accord` is how
+//! the survivors agree on what counts of them, `spool` moves what waits long for other regions out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
 //! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
 
@@ -410,9 +410,6 @@ impl<S: Times> Partition<S> {
             Message::Abort { id } => self.on_abort(id, out),
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
             Message::Evict { regions } => self.on_evict(now, regions.into_iter(), random, out),
-            message @ Message::Gone { .. } => self.on_gone(now, from.address(), message, random, out),
-            Message::Survives { held, clean } => self.on_survives(from.address(), held, clean, out),
-            Message::Cut { cuts, over } => self.on_cut(&cuts, over, out),
             message @ (Message::Standing { .. }
             | Message::Accord { .. }
             | Message::Fates { .. }
