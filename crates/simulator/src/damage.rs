@@ -22,7 +22,7 @@ const REPAIRED: u64 = 50_000;
 /// What is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Damage {
+pub(crate) enum Damage {
     /// A bit of some file is flipped.
     Bit,
     /// The newest segment's last bytes are zero.
@@ -47,7 +47,7 @@ impl From<Damage> for journal::Damage {
 /// What an operator does with a process that refuses to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Repair {
+pub(crate) enum Repair {
     /// The disk is as it was before the damage.
     Restore,
     /// The disk is empty.

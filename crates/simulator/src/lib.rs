@@ -50,7 +50,6 @@ mod workload;
 mod world;
 
 pub use checker::Violation;
-pub use damage::{Damage, Repair};
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Setting, Standing};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CureDeployment, HybridCureDeployment,
@@ -61,5 +60,5 @@ pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};
 pub use gauge::register as register_types;
 pub use run::{Failure, Options, Summary, UnknownProtocol, replay, run, run_script, run_seeds, shrink_seed};
-pub use script::{Fault, Link, Script, ScriptError, TimedFault};
+pub use script::{Script, ScriptError};
 pub use shrink::{Shrunk, shrink};

@@ -36,13 +36,12 @@ const TRAFFIC: u64 = 8_000_000;
 const LONG_TRAFFIC: u64 = 200_000_000;
 
 /// A direction between two processes.
-pub type Link = (u16, u16);
+pub(crate) type Link = (u16, u16);
 
 /// Something that goes wrong. Times and durations are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "a fault's line names its fields")]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A process dies, for so long.
     Kill { process: u16, down: u64 },
     /// A process loses power, now or right after its next write, before that is synced.
@@ -93,10 +92,8 @@ pub enum Fault {
 
 /// A fault and when it happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TimedFault {
-    /// In microseconds.
+pub(crate) struct TimedFault {
     pub at: u64,
-    /// What goes wrong.
     pub fault: Fault,
 }
 
@@ -121,8 +118,7 @@ pub struct Script {
     pub swarm: Swarm,
     /// How long traffic lasts, in microseconds.
     pub traffic: u64,
-    /// In order of time.
-    pub faults: Vec<TimedFault>,
+    pub(crate) faults: Vec<TimedFault>,
     /// What clients do, each one's in order; drawn from the seed if it is not said.
     pub(crate) plans: Option<Vec<TimedPlan>>,
 }
@@ -256,6 +252,20 @@ impl Script {
         let faults = self.faults.iter().map(|fault| json(serde_json::to_string(fault)));
         let plans = self.plans.iter().flatten().map(|plan| json(serde_json::to_string(plan)));
         std::iter::once(json(serde_json::to_string(&header))).chain(faults).chain(plans).collect()
+    }
+
+    /// Replaces the faults by those of these lines of a script's file.
+    ///
+    /// # Errors
+    /// The first line that is no fault.
+    pub fn set_faults(&mut self, lines: &[String]) -> Result<(), ScriptError> {
+        let read = |(index, line): (usize, &String)| {
+            serde_json::from_str(line)
+                .map_err(|error| ScriptError { line: index + 1, reason: error.to_string() })
+        };
+        self.faults = lines.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        self.faults.sort_by_key(|fault: &TimedFault| fault.at);
+        Ok(())
     }
 
     /// Reads a script; empty lines are skipped.

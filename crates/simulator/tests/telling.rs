@@ -1,14 +1,14 @@
 //! A run tells of itself in a script, which may be changed and run again.
 
 use anabranch_simulator::{
-    Deployment, Fault, Feature, Layout, Mutants, Script, TapirDeployment, TardisDeployment, TimedFault,
-    simulate,
+    Deployment, Feature, Layout, Mutants, Script, TapirDeployment, TardisDeployment, simulate,
 };
 use checker::Outcome;
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// One client, a transaction on several keys, and the process of its coordinator, which holds no replica.
-fn quiet() -> (Script, u16) {
+fn quiet() -> (Script, u64) {
     let mut script = Script::draw("tapir", &TapirDeployment::default(), 1, &[]);
     script.layout = Layout { regions: 3, partitions: 2, replicas: 3, gateways: 2, ..Layout::default() };
     let swarm = &mut script.swarm;
@@ -16,12 +16,14 @@ fn quiet() -> (Script, u16) {
     (swarm.clients, swarm.longest, swarm.single, swarm.kinds) = (1, 6, 0.0, u16::MAX);
     (swarm.features, swarm.reads) = (BTreeSet::from([Feature::Interactive]), 0.2);
     script.traffic = 2_000_000;
-    script.faults.clear();
+    script.set_faults(&[]).expect("none");
     let told = simulate(TapirDeployment::default(), &script, Mutants::default(), false).script.lines();
     let long = |line: &&String| line.contains(r#""shape":"many""#) && line.matches(r#""key":"#).count() > 3;
     let plan = told.iter().find(long).expect("a transaction on several keys");
-    let gateway = serde_json::from_str::<serde_json::Value>(plan).unwrap()["gateway"].as_u64().unwrap();
-    (Script::read(format!("{}\n{plan}", told[0]).as_bytes()).unwrap(), u16::try_from(gateway).unwrap())
+    let line: serde_json::Value = serde_json::from_str(plan).expect("a line of a script");
+    let gateway = line["gateway"].as_u64();
+    let script = Script::read(format!("{}\n{plan}", told[0]).as_bytes());
+    (script.expect("a script"), gateway.expect("a transaction names its gateway"))
 }
 
 #[test]
@@ -30,8 +32,9 @@ fn a_coordinator_may_die_at_every_step_of_a_transaction() {
     let mut outcomes = BTreeSet::new();
     for events in 0..40 {
         let mut script = quiet.clone();
-        let fault = Fault::CoordinatorDeath { process, events, down: 300_000 };
-        script.faults.push(TimedFault { at: 0, fault });
+        let death = json!({ "process": process, "events": events, "down": 300_000 });
+        let fault = json!({ "at": 0, "fault": { "coordinator-death": death } });
+        script.set_faults(&[fault.to_string()]).expect("a fault");
         let run = simulate(TapirDeployment::default(), &script, Mutants::default(), false);
         assert!(run.report.ok, "after {events} events: {:#?}", run.report.violations);
         let first = &run.history[0];
@@ -45,7 +48,8 @@ fn a_coordinator_may_die_at_every_step_of_a_transaction() {
 #[test]
 fn commands_and_constraints_are_told_again() {
     fn again<D: Deployment>(protocol: &str, build: impl Fn() -> D, with: &[Feature], shown: &str) {
-        let script = Script::draw(protocol, &build(), 1, with);
+        let mut script = Script::draw(protocol, &build(), 1, with);
+        script.traffic = 2_000_000;
         let run = simulate(build(), &script, Mutants::default(), false);
         let text = run.script.lines().join("\n");
         assert!(text.contains(shown), "{protocol} has no {shown}");

@@ -7,3 +7,9 @@ mod locking;
 mod model;
 mod solo;
 mod tapir;
+
+/// Whether `cargo xtask soak` runs these tests, with more of everything.
+#[expect(clippy::disallowed_methods, reason = "how long tests run")]
+fn soaks() -> bool {
+    std::env::var_os("ANABRANCH_SOAK").is_some()
+}

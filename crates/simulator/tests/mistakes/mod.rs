@@ -29,13 +29,21 @@ pub struct Bug<'a> {
     with: &'a [Feature],
     /// The window: of these seeds, which bring the features, some show the bug; the first did when they were chosen.
     seeds: RangeInclusive<u64>,
+    /// Scripts of which some show it, where no seed does.
+    given: Vec<Script>,
     world: Mutants,
 }
 
 impl<'a> Bug<'a> {
     /// A bug of a protocol, the features that show it, and the window of seeds.
     pub fn new(protocol: &'a str, bug: impl Debug, with: &'a [Feature], seeds: RangeInclusive<u64>) -> Self {
-        Bug { protocol, name: kebab(&format!("{bug:?}")), with, seeds, world: Mutants::default() }
+        let name = kebab(&format!("{bug:?}"));
+        Bug { protocol, name, with, seeds, given: Vec::new(), world: Mutants::default() }
+    }
+
+    /// A bug that some of these scripts show.
+    pub fn of_scripts(protocol: &'a str, bug: impl Debug, given: Vec<Script>) -> Self {
+        Bug { given, ..Bug::new(protocol, bug, &[], 0..=0) }
     }
 
     /// The same with a bug of the world around the protocol.
@@ -82,9 +90,13 @@ pub fn assert_caught<D: Deployment, M: Copy + Default>(bug: &Bug<'_>, mutants: M
         }
     };
     let draw = |seed| Script::draw(bug.protocol, &build(mutants), seed, bug.with);
+    let window = || match &bug.given[..] {
+        [] => bug.seeds.clone().map(draw).find(&shows),
+        given => given.iter().find(|script| shows(script)).cloned(),
+    };
     if let Some(runs) = number("ANABRANCH_RECORD") {
         let start = bug.script().filter(&shows);
-        let start = start.or_else(|| bug.seeds.clone().map(draw).find(&shows));
+        let start = start.or_else(window);
         let start = start.unwrap_or_else(|| panic!("{}: no seed of {:?} shows it", bug.name, bug.seeds));
         let shrunk = shrink(start, bug.world, runs as usize, || build(mutants)).expect("it fails");
         let lines = shrunk.script.lines();
@@ -96,11 +108,15 @@ pub fn assert_caught<D: Deployment, M: Copy + Default>(bug: &Bug<'_>, mutants: M
             assert!(shows(&script), "{} shows its bug no longer: see `mistakes`", bug.file().display());
         }
         None => {
-            let shown = bug.seeds.clone().map(draw).any(|script| shows(&script));
-            assert!(shown, "{} has no script, and is not caught by seeds {:?}", bug.name, bug.seeds);
+            assert!(
+                window().is_some(),
+                "{} has no script, and is not caught by seeds {:?}",
+                bug.name,
+                bug.seeds
+            );
         }
     }
-    if let Some(first) = number("ANABRANCH_DENSITY") {
+    if let (Some(first), true) = (number("ANABRANCH_DENSITY"), bug.given.is_empty()) {
         measure(bug, first, |seed| shows(&draw(seed)));
     }
 }

@@ -125,12 +125,11 @@ fn options(phasing: Option<Phasing>) -> Options {
 /// Runs crowds of several kinds, with keys on one shard and on two, from near and from far: each kind in one of these places,
 /// and `cargo xtask soak` in all.
 fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
     let places = [(1, None), (1, Some(2)), (2, None), (2, Some(2))];
     let kinds = [(24, 8, 0), (8, 24, 0), (24, 0, 8), (16, 8, 8), (0, 16, 16)];
     for (turn, (adders, readers, writers)) in kinds.into_iter().enumerate() {
         for (_, (shards, far)) in
-            places.into_iter().enumerate().filter(|(place, _)| soak || turn % 4 == *place)
+            places.into_iter().enumerate().filter(|(place, _)| crate::soaks() || turn % 4 == *place)
         {
             let crowd = Crowd { adders, readers, writers, counters: 0, shards, far };
             let outcome = run(crowd, options, 1, Duration::from_secs(1));

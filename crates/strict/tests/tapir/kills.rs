@@ -107,8 +107,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
 
 #[test]
 fn whoever_wants_what_the_dead_held_waits_for_a_second_at_most() {
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
-    for seed in 1..=if soak { 20 } else { 1 } {
+    for seed in 1..=if crate::soaks() { 20 } else { 1 } {
         let (longest, at) = longest_silence(seed, 3);
         // A suspicion after 0.6 s, half as long again where the first backup coordinator knows nothing of it.
         assert!(

@@ -474,8 +474,7 @@ fn options() -> Options {
 
 /// So many seeds, of which all but every fourth are left to `cargo xtask soak`.
 fn seeds(all: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
-    all.step_by(if soak { 1 } else { 4 })
+    all.step_by(if crate::soaks() { 1 } else { 4 })
 }
 
 #[test]

@@ -164,10 +164,9 @@ fn a_read_of_one_replica_is_not_and_is_caught() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how long it runs")]
 fn reads_of_several_shards_are_linearizable_and_see_whole_transactions() {
     let (mut reads, mut writes) = (0, 0);
-    let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 500 } else { 8 };
+    let seeds = if crate::soaks() { 500 } else { 8 };
     for seed in 1..=seeds {
         // Half of the coordinators are close to the replica that misses everything.
         let run = Run::play(seed, 2, (seed % 2 == 0).then_some(1 + (seed / 2 % 3) as u16), &options());
