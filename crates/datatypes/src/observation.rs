@@ -51,8 +51,9 @@ impl Aspect<'_> {
         match (self, other) {
             (Aspect::Whole, _) | (_, Aspect::Whole) => true,
             (Aspect::Elements(a), Aspect::Elements(b)) => a.intersects(b),
+            // At the last member itself too: who asked for the order down to it need not have seen that it is there.
             (Aspect::UpTo { score: added, member: by }, Aspect::DownTo { score: lowest, member: last }) => {
-                (added, by) > (lowest, last)
+                (added, by) >= (lowest, last)
             }
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }

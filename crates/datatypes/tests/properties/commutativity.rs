@@ -5,7 +5,9 @@ use crate::properties::strategies::{
     auction, cell_of, effect, effect_of, kinds, operation, operation_of, scene,
 };
 use crate::properties::{evaluate, for_all};
-use datatypes::{Cell, Effect, Invocation, Kind, Mode, Modes, Operation, apply, commutes, scored_set, user};
+use datatypes::{
+    Cell, Effect, Invocation, Kind, Mode, Modes, Operation, apply, commutes, scored_set, top, user,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::Cell as Counter;
@@ -140,6 +142,19 @@ fn commuting_pairs_give_equal_results_and_states_in_both_orders() {
 #[test]
 fn commuting_triples_give_equal_results_and_states_in_all_orders() {
     assert!(count_commuting(3000, 3, &TRIPLE) > 150, "the test must meet commuting triples");
+}
+
+/// Who asked for the order down to a member need not have seen that it is there.
+#[test]
+fn an_addition_is_seen_by_whoever_saw_the_order_down_to_it() {
+    let add = |member| {
+        let items = scored_set::ScoredItems::one(1.0, member);
+        Invocation::blind(Effect::Top(top::Effect::Add { items }))
+    };
+    let down_to = Operation::Top(top::Operation::DownTo { score: 1.0, member: b"m" });
+    let down_to = Invocation::observed(&down_to, None);
+    let commute = |member| commutes(&add(member), &down_to, None);
+    assert_eq!([b"l", b"m", b"n"].map(|member| commute(member)), [true, false, false]);
 }
 
 #[test]
