@@ -2,7 +2,7 @@
 
 use crate::KeyedEffects;
 use crate::validation::{Access, Observed, Stamp, Undecided, overwrites};
-use datatypes::{Effect, Invocation, Observation, Operation};
+use datatypes::{Effect, Invocation, Kind, Observation, Operation};
 use mvcc::CompactKey;
 use std::sync::OnceLock;
 use types::{Malformed, Reader, ReplyBuf, Wire, wire_struct};
@@ -178,6 +178,48 @@ impl Part {
 /// True if whether a key exists after an effect depends on how much was there before.
 pub(crate) fn takes(effect: &Effect<'_>) -> bool {
     effect.may_remove() && !overwrites(effect)
+}
+
+/// The types of the effects that a transaction has on a key without having observed the key.
+///
+/// A later step of the transaction sees the key with these effects on it. Whether an effect does anything depends on the
+/// key's type: `BLIND APPEND k x` makes a string of an absent key and leaves a set alone. Concurrent effects of the
+/// step's own type decide of which type the key is, and so whether an effect of another type does anything. Therefore
+/// a step behind an effect of another type observes the whole key, whatever its operation observes by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Unobserved {
+    /// There is none, or one of the transaction's own effects leaves nothing of what was there.
+    #[default]
+    Nothing,
+    /// All are of this type.
+    Of(Kind),
+    /// They are of several types, or of any type.
+    Mixed,
+}
+
+impl Unobserved {
+    /// With one more effect behind them, which observed something or not.
+    pub fn then(self, effect: &Effect<'_>, is_observed: bool) -> Self {
+        match (self, effect.kind()) {
+            _ if overwrites(effect) => Unobserved::Nothing,
+            _ if is_observed => self,
+            (Unobserved::Nothing, Some(kind)) => Unobserved::Of(kind),
+            (Unobserved::Of(only), Some(kind)) if only == kind => self,
+            _ => Unobserved::Mixed,
+        }
+    }
+
+    /// True if an operation behind them observes the whole key, whatever it observes by itself. One of a user-defined type
+    /// always does: its module says what changes a result in a state, which here is one with these effects on it.
+    pub fn widens(self, operation: &Operation<'_>) -> bool {
+        let observation = operation.observation();
+        match self {
+            Unobserved::Nothing => false,
+            _ if matches!(operation, Operation::User(_)) => true,
+            Unobserved::Of(kind) => !observation.is_nothing() && observation.kind != Some(kind),
+            Unobserved::Mixed => !observation.is_nothing(),
+        }
+    }
 }
 
 /// Most operations and effects are not longer in their binary form.

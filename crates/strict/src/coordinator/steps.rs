@@ -2,7 +2,7 @@
 
 use super::call::{Call, whole_key};
 use super::expiring::Expiring;
-use crate::part::{Invoked, encoded, narrowed};
+use crate::part::{Invoked, Unobserved, encoded, narrowed};
 use crate::validation::{Observed, deadline_set, overwrites};
 use datatypes::{Effect, Operation};
 use mvcc::CompactKey;
@@ -75,6 +75,8 @@ pub struct CallStep {
     depth: u32,
     /// It is asked for together with the one before it.
     chained: bool,
+    /// What the transaction does to the key without having observed it, this step included, once it is evaluated.
+    unobserved: Unobserved,
 }
 
 impl CallStep {
@@ -148,7 +150,8 @@ impl Steps {
             (earlier.later, depth) = (Some(place as u32), earlier.depth + 1);
         }
         let (progress, earlier) = (Progress::Waiting, earlier.map(|place| place as u32));
-        self.list.push(CallStep { call, progress, earlier, later: None, depth, chained: false });
+        let unobserved = Unobserved::Nothing;
+        self.list.push(CallStep { call, progress, earlier, later: None, depth, chained: false, unobserved });
         if place == FEW {
             (0..=place).for_each(|place| self.remember(place));
         } else if place > FEW {
@@ -239,6 +242,10 @@ impl Steps {
 
     /// How far a step is now.
     pub fn set(&mut self, index: usize, progress: Progress) {
+        let unobserved = match progress {
+            Progress::Done(_) => self.unobserved_before(index),
+            _ => Unobserved::Nothing,
+        };
         let Some(step) = self.list.get_mut(index) else { return };
         let was_question = step.is_question();
         step.progress = progress;
@@ -248,8 +255,12 @@ impl Steps {
             self.evaluated = self.evaluated.min(index);
             return;
         };
-        if done.invoked.effect().ok().flatten().is_some_and(|effect| deadline_set(&effect).is_some()) {
-            self.deadlines.insert(step.call.key.clone());
+        step.unobserved = unobserved;
+        if let Ok(Some(effect)) = done.invoked.effect() {
+            step.unobserved = unobserved.then(&effect, done.invoked.observed.is_some());
+            if deadline_set(&effect).is_some() {
+                self.deadlines.insert(step.call.key.clone());
+            }
         }
         self.freed.extend(step.later.filter(|later| (*later as usize) < self.begun));
         if index == self.evaluated {
@@ -380,14 +391,16 @@ impl Steps {
         let mut earlier = self.before(index, &step.call.key);
         is_users
             && !self.is_unread(index, expiring)
-            && (self.follows_blind(index) || earlier.any(|step| self.is_call_unread(&step.call, expiring)))
+            && (self.unobserved_before(index) != Unobserved::Nothing
+                || earlier.any(|step| self.is_call_unread(&step.call, expiring)))
     }
 
-    /// True if an earlier step changes the same key and has observed nothing of it.
-    fn follows_blind(&self, index: usize) -> bool {
-        let Some(step) = self.list.get(index) else { return false };
-        let mut earlier = self.before(index, &step.call.key).filter_map(CallStep::done);
-        earlier.any(|done| done.invoked.observed.is_none())
+    /// What earlier steps do to the same key without having observed it. Of those before a step that is evaluated only reads can
+    /// be left.
+    fn unobserved_before(&self, index: usize) -> Unobserved {
+        let Some(step) = self.list.get(index) else { return Unobserved::Nothing };
+        let mut earlier = self.before(index, &step.call.key);
+        earlier.find(|step| step.done().is_some()).map_or(Unobserved::Nothing, |step| step.unobserved)
     }
 
     /// Takes a replica's evaluation of a step.
@@ -406,10 +419,8 @@ impl Steps {
         let operation = Operation::decode(&mut Reader::new(&step.call.operation));
         // It was evaluated for the sake of the deadline, though its result reveals nothing.
         let hidden = operation.as_ref().is_ok_and(|operation| operation.observation().is_nothing());
-        // A user-defined type says what changes its results in a state. Here it is the state with a blind effect on it, which
-        // may come to something else where others' effects come before it.
-        let is_users = matches!(operation, Ok(Operation::User(_)));
-        let whole = hidden || is_users && self.follows_blind(index);
+        let unobserved = self.unobserved_before(index);
+        let whole = hidden || operation.as_ref().is_ok_and(|operation| unobserved.widens(operation));
         let observed = match operation.ok().and_then(|operation| narrowed(&operation, &answer.result)) {
             _ if whole => whole_key(),
             Some(less) => less,

@@ -11,7 +11,8 @@
 use super::Group;
 use super::execute::BlindSink;
 use super::partition::misconf;
-use crate::part::{narrowed, takes};
+use crate::coordinator::whole_key;
+use crate::part::{Unobserved, narrowed, takes};
 use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
 use mvcc::CompactKey;
 use protocol::{KeyedOperation, Now, Replies};
@@ -37,6 +38,8 @@ pub(super) struct Done {
     overdue: bool,
     /// The binary form of its effect.
     effect: Option<Box<[u8]>>,
+    /// What the transaction does to the key without having observed it, this operation included.
+    unobserved: Unobserved,
 }
 
 impl Done {
@@ -185,7 +188,11 @@ impl Open {
         };
         // Whatever the client sees of it, the choice of the effect has observed the state; after FLUSHDB, the
         // transaction's own.
-        let observed = (!self.is_flushed()).then(|| operation.into());
+        let observed =
+            (!self.is_flushed()).then(|| match self.unobserved(keyed.key).widens(&keyed.operation) {
+                true => (*whole_key()).into(),
+                false => operation.into(),
+            });
         self.note(keyed, observed, prepared);
     }
 
@@ -243,8 +250,19 @@ impl Open {
         let len = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
         self.bytes += keyed.key.len() + len(&observed) + len(&effect);
         let key = CompactKey::new(keyed.key);
+        let unobserved = self.unobserved(keyed.key);
         self.by_key.entry(key.clone()).or_default().push(self.done.len());
-        self.done.push(Done { key, hash: keyed.hash, observed, expired, overdue, effect });
+        let mut done = Done { key, hash: keyed.hash, observed, expired, overdue, effect, unobserved };
+        let is_observed = !done.observation().is_nothing();
+        done.unobserved =
+            done.effects().fold(unobserved, |unobserved, effect| unobserved.then(&effect, is_observed));
+        self.done.push(done);
+    }
+
+    /// What the transaction does to a key without having observed it.
+    fn unobserved(&self, key: &[u8]) -> Unobserved {
+        let last = self.by_key.get(&CompactKey::new(key)).and_then(|places| places.last());
+        last.map_or(Unobserved::Nothing, |place| self.done[*place].unobserved)
     }
 
     /// Observes whether a key is there, if that depends on what others have put into it: the transaction takes from it.

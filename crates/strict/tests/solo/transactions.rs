@@ -1,7 +1,7 @@
 //! Interactive transactions.
 
 use crate::solo::world::{World, blind, delete, get, increment, keyed, set, shown};
-use datatypes::{Items, Operation, set as sets};
+use datatypes::{Items, Operation, register, set as sets, user};
 use protocol::{Durability, KeyedOperation, Request, Step};
 use std::time::Duration;
 use types::SessionId;
@@ -22,6 +22,18 @@ fn add<'a>(name: &'a [u8], member: &'a [u8]) -> KeyedOperation<'a> {
 
 fn members(name: &[u8]) -> KeyedOperation<'_> {
     keyed(name, Operation::Set(sets::Operation::Members))
+}
+
+fn remove<'a>(name: &'a [u8], members: Items<'a>) -> KeyedOperation<'a> {
+    keyed(name, Operation::Set(sets::Operation::Remove { members }))
+}
+
+fn contains<'a>(name: &'a [u8], member: &'a [u8]) -> KeyedOperation<'a> {
+    keyed(name, Operation::Set(sets::Operation::Contains { member }))
+}
+
+fn append<'a>(name: &'a [u8], value: &'a [u8]) -> KeyedOperation<'a> {
+    keyed(name, Operation::Register(register::Operation::Append { value }))
 }
 
 fn conflict(name: &str) -> String {
@@ -201,6 +213,77 @@ fn the_refusal_of_a_type_is_an_observation() {
     world.within(1, set(b"b", b"9"));
     world.one(delete(b"a"));
     assert_eq!(world.commit(1), conflict("a"));
+}
+
+/// What a session is told of whether `k` holds `m`, after it appended to `k` without looking.
+fn contained_after_append(world: &mut World, session: u64) -> String {
+    world.begin(session);
+    assert_eq!(world.within(session, blind(append(b"k", b"x"))), "OK");
+    world.within(session, contains(b"k", b"m"))
+}
+
+/// The snapshot has no key, so that the APPEND makes a string; at the commit there is a set, which it leaves alone.
+#[test]
+fn a_refusal_because_of_an_own_blind_effect_is_overtaken_by_whoever_makes_the_key_before() {
+    let mut world = world();
+    assert!(contained_after_append(&mut world, 1).starts_with("WRONGTYPE"));
+    world.one(add(b"k", b"other"));
+    assert_eq!(world.commit(1), conflict("k"));
+    assert_eq!(world.one(members(b"k")), "[other]");
+}
+
+/// The snapshot has a set, which the APPEND leaves alone; at the commit there is no key, and it would make a string.
+#[test]
+fn a_reply_behind_a_blind_effect_of_another_type_is_overtaken_by_whoever_removes_the_key() {
+    let mut world = world();
+    world.one(add(b"k", b"other"));
+    assert_eq!(contained_after_append(&mut world, 1), "0");
+    world.one(remove(b"k", Items::one(b"other")));
+    assert_eq!(world.commit(1), conflict("k"));
+}
+
+#[test]
+fn a_reply_behind_blind_effects_of_its_own_type_is_overtaken_by_what_changes_it_only() {
+    let mut world = world();
+    for session in [1, 2] {
+        world.begin(session);
+        assert_eq!(world.within(session, blind(add(b"k", b"n"))), "OK");
+        assert_eq!(world.within(session, contains(b"k", b"m")), "0");
+    }
+    world.one(add(b"k", b"other"));
+    assert_eq!(world.commit(1), "OK");
+    world.one(add(b"k", b"m"));
+    assert_eq!(world.commit(2), conflict("k"));
+}
+
+#[test]
+fn a_reply_behind_a_write_that_replaces_the_key_does_not_depend_on_others() {
+    let mut world = world();
+    world.begin(1);
+    world.within(1, blind(append(b"k", b"x")));
+    world.within(1, set(b"k", b"1"));
+    assert!(world.within(1, contains(b"k", b"m")).starts_with("WRONGTYPE"));
+    world.one(add(b"k", b"other"));
+    assert_eq!(world.commit(1), "OK");
+    assert_eq!(world.value(b"k"), "1");
+}
+
+/// The auction's module says that a leader stays one when the auction closes; but whose bid comes after that never leads.
+#[test]
+fn a_reply_of_a_user_defined_type_behind_a_blind_effect_is_overtaken_by_any_change() {
+    let auction = user::register("auction", 1, usertypes::Module::native::<auction::Auction>());
+    let auction = auction.expect("it is the only one");
+    let call = |name: &str, arguments: &[&[u8]]| {
+        let operation = user::Operation::new(auction, name.as_bytes(), arguments);
+        keyed(b"k", Operation::User(operation.expect("it has such an operation")))
+    };
+    let mut world = world();
+    world.begin(1);
+    assert_eq!(world.within(1, blind(call("bid", &[b"ann", b"5"]))), "OK");
+    assert_eq!(world.within(1, call("leader", &[])), "[ann 5]");
+    world.one(call("close", &[]));
+    assert_eq!(world.commit(1), conflict("k"));
+    assert_eq!(world.one(call("leader", &[])), "nil");
 }
 
 #[test]

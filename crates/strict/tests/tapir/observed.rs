@@ -1,9 +1,12 @@
-//! Somebody has observed what others hold undecided.
+//! What a transaction has observed: of what others hold undecided, and behind effects of its own.
 
 use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options};
+use datatypes::{Items, Operation, register, set};
+use protocol::Request;
 use std::time::Duration;
+use types::SessionId;
 
 /// A transaction is answered on the fast path, and only the replica beside its coordinator hears of its end. Another one observes
 /// it there, is accepted by those that hold it undecided, since what was observed is decided, and executed by them. Then
@@ -37,4 +40,42 @@ fn what_somebody_observed_is_not_refused_by_the_next_view() {
         let expected = ("1".to_owned(), "2".to_owned(), "2".to_owned());
         assert_eq!(observed_and_undecided(seed), expected, "seed {seed}");
     }
+}
+
+/// In an interactive transaction: `BLIND APPEND k x`, and whether `k` has the member `m`. Meanwhile another one changes `k`. What
+/// the first one is told, of the member and at its commit.
+fn behind_an_append(before: &[Operation<'_>], meanwhile: &Operation<'_>) -> (String, String) {
+    let mut network = Network::new(1, 1, 3, 2, &Options::default());
+    let key = network.key_of(0);
+    for operation in before {
+        network.one(1, &network.on(key, operation.clone(), false));
+    }
+    network.run_for(Duration::from_millis(50));
+    let session = SessionId(7);
+    let open = |network: &mut Network, request| {
+        let id = network.request(2, request);
+        text(&network.answer(id))
+    };
+    open(&mut network, Request::Begin { session, read_only: false, watched: false });
+    let append = network.step(key, register::Operation::Append { value: b"x" }, true);
+    let contains = network.on(key, Operation::Set(set::Operation::Contains { member: b"m" }), false);
+    let steps = [append, contains];
+    let told = open(&mut network, Request::Operate { session, steps: &steps });
+    network.one(1, &network.on(key, meanwhile.clone(), false));
+    network.run_for(Duration::from_millis(50));
+    let outcome = open(&mut network, Request::Commit { session });
+    (told, outcome)
+}
+
+#[test]
+fn a_reply_behind_a_blind_effect_of_another_type_depends_on_whether_the_key_is_there() {
+    let add = |member| Operation::Set(set::Operation::Add { members: Items::one(member) });
+    let remove = |member| Operation::Set(set::Operation::Remove { members: Items::one(member) });
+    let (told, outcome) = behind_an_append(&[], &add(b"other"));
+    assert!(told.starts_with("OK WRONGTYPE") && outcome.starts_with("CONFLICT"), "{told}, {outcome}");
+    let (told, outcome) = behind_an_append(&[add(b"other")], &remove(b"other"));
+    assert!(told == "OK 0" && outcome.starts_with("CONFLICT"), "{told}, {outcome}");
+    let (told, outcome) =
+        behind_an_append(&[add(b"one"), add(b"two")], &Operation::Set(set::Operation::Length));
+    assert!(told == "OK 0" && outcome == "OK", "{told}, {outcome}");
 }
