@@ -57,7 +57,7 @@ impl LogReader<'_> {
     fn missing(&self) -> Option<String> {
         let newest = self.mark?.segment;
         let is_here = self.segments.iter().any(|segment| segment.generation == newest);
-        (newest >= self.from && !is_here).then(|| Numbered::Segment(newest).name())
+        (newest != 0 && newest >= self.from && !is_here).then(|| Numbered::Segment(newest).name())
     }
 
     fn beyond(&self, end: &End) -> Result<Beyond, DiskError> {

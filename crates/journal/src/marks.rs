@@ -26,7 +26,7 @@ pub(crate) struct Mark {
     pub synced: u64,
     /// The newest group handed to the kernel.
     pub written: u64,
-    /// The newest segment, by generation.
+    /// The newest segment, by generation; 0 before the first.
     pub segment: u64,
     /// The run of the kernel; see [`Disk::boot`](crate::Disk::boot).
     pub boot: u64,

@@ -61,6 +61,28 @@ fn a_full_disk_suspends_the_log_until_space_is_back() {
     assert_eq!(recovered.last, next);
 }
 
+/// Wherever a first start ends, for want of space or because the process is killed, the next one succeeds.
+#[test]
+fn a_first_start_may_fail_anywhere() {
+    for room in (0..20_000).step_by(500) {
+        let disk = SimulatedDisk::new();
+        disk.set_capacity(Some(room));
+        let refused = Log::open(disk.mount(), &options(), &mut |_| Ok(())).err();
+        disk.set_capacity(None);
+        let (_, recovered, _) = open(disk.mount());
+        assert_eq!(recovered.last, GroupNumber(0), "{room} bytes of room: {refused:?}");
+    }
+    for operations in 0..60 {
+        let disk = SimulatedDisk::new();
+        let mounted = disk.mount();
+        disk.kill_after(operations);
+        let killed = Log::open(mounted, &options(), &mut |_| Ok(())).err();
+        disk.heal();
+        let (_, recovered, _) = open(disk.mount());
+        assert_eq!(recovered.last, GroupNumber(0), "after {operations} operations: {killed:?}");
+    }
+}
+
 /// Wherever the disk fails to read, that is an error, and not the end of the log.
 #[test]
 fn a_disk_that_cannot_be_read_loses_nothing() {
