@@ -208,7 +208,7 @@ impl Counts {
             println!("{seeds:>5} seeds of {protocol}");
         }
         println!("{self}");
-        let undecided = self.undecided + self.gave_up;
+        let undecided = self.undecided;
         if undecided > (self.total() / DECIDED).max(1) {
             bail!("{undecided} of {} histories are undecided, more than 1 in {DECIDED}", self.total());
         }
