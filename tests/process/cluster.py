@@ -83,7 +83,8 @@ class Cluster:
     def do(self, *lines: str) -> None:
         """Gives instructions, which must succeed."""
         for line in lines:
-            assert self.say(line) == "ok", line
+            answer = self.say(line)
+            assert answer == "ok", f"{line}: {answer}\n{self.logs()[-2000:]}"
 
     def logs(self) -> str:
         """What all processes have logged."""
