@@ -472,7 +472,7 @@ fn options() -> Options {
     Options { quorum_reads: false, prepared_timeout: Duration::from_millis(300), ..Options::default() }
 }
 
-/// So many seeds, of which all but every fourth are left to `cargo xtask soak`.
+/// Every fourth of these seeds; `cargo xtask soak` runs all.
 fn seeds(all: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
     all.step_by(if crate::soaks() { 1 } else { 4 })
 }
@@ -483,7 +483,7 @@ fn every_result_fits_the_order_of_stamps_and_real_time() {
     for seed in seeds(1..26) {
         committed += run(seed, 3, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 100, "{committed} committed");
+    assert!(committed > 16 * seeds(1..26).count(), "{committed} committed");
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn types_that_users_define_fit_it_too() {
         committed +=
             run_with(seed, 3, &options(), 60, true).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 120, "{committed} committed");
+    assert!(committed > 23 * seeds(200..221).count(), "{committed} committed");
 }
 
 #[test]
