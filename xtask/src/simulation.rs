@@ -40,7 +40,7 @@ pub const RARE: u64 = 10_000_000;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// How long the step of `test` begins runs.
-const BUDGET: Duration = Duration::from_secs(90);
+const BUDGET: Duration = Duration::from_secs(45);
 /// Of so many histories one may be undecided; one among fewer is bad luck.
 const DECIDED: u64 = 100;
 
@@ -73,12 +73,10 @@ struct Seeds {
 }
 
 impl Seeds {
-    /// Below the process tests, which the step of `test` runs beside it and which wait for real time.
     fn command(self, workspace: &Workspace, protocol: &str) -> std::process::Command {
-        let mut sim = workspace.command("nice");
-        sim.arg(workspace.laboratory()).args(["sim", protocol, "--json"]);
-        sim.args(["--first-seed", &self.first.to_string(), "--seeds", &self.count.to_string()]);
-        sim.args(self.once.then_some("--once"));
+        let mut sim = workspace.command(workspace.laboratory());
+        sim.args(["sim", protocol, "--json", "--first-seed", &self.first.to_string()]);
+        sim.args(["--seeds", &self.count.to_string()]).args(self.once.then_some("--once"));
         sim
     }
 }

@@ -15,33 +15,39 @@ use crate::{fuzzing, judges, suite};
 
 /// What is the same every time, and left out by `test` because it takes long.
 const ONCE: &[Step] = &[
-    Step::new("docs", "rustdoc with warnings denied", docs),
-    Step::new("examples", "the code in documentation comments", examples),
-    Step::new("figures", "what the papers' figures show whatever things cost", figures),
-    Step::new("models", "all models, each to its end or to millions of states", models),
-    Step::new("skipped", "tests in modules named `soak`, which `test` skips", skipped),
-    Step::new("density", "how many random seeds show each known bug of the simulator's tests", density),
-    Step::new(
-        "evidence",
-        "process tests marked `soak`: the bench commands, the whole differential test",
-        |workspace| run_process_tests(workspace, Length::Left),
-    ),
+    Step { name: "docs", about: "rustdoc with warnings denied", run: docs },
+    Step { name: "examples", about: "the code in documentation comments", run: examples },
+    Step { name: "figures", about: "what the papers' figures show whatever things cost", run: figures },
+    Step { name: "models", about: "all models, each to its end or to millions of states", run: models },
+    Step { name: "skipped", about: "tests in modules named `soak`, which `test` skips", run: skipped },
+    Step {
+        name: "density",
+        about: "how many random seeds show each known bug of the simulator's tests",
+        run: density,
+    },
+    Step {
+        name: "evidence",
+        about: "process tests marked `soak`: the bench commands, the whole differential test",
+        run: |workspace| run_process_tests(workspace, Length::Left),
+    },
 ];
 
 /// What explores further every time.
 const ROUND: &[Step] = &[
-    Step::new("seeds", "simulated seeds, from where the last round ended", seeds),
-    Step::new("properties", "the decoders' property tests with many more cases", properties),
-    Step::new("scripts", "tests that go through seeds, with many more of them", features),
-    Step::new("fuzz", "every fuzz target for two minutes", fuzz),
-    Step::new(
-        "judges",
-        "histories before porcupine and the definition of causal consistency, good and damaged",
-        judges::judge,
-    ),
-    Step::new("kills", "kill -9, random sequences and regions cut apart, for long", |workspace| {
-        run_process_tests(workspace, Length::Long)
-    }),
+    Step { name: "seeds", about: "simulated seeds, from where the last round ended", run: seeds },
+    Step { name: "properties", about: "the decoders' property tests with many more cases", run: properties },
+    Step { name: "scripts", about: "tests that go through seeds, with many more of them", run: features },
+    Step { name: "fuzz", about: "every fuzz target for two minutes", run: fuzz },
+    Step {
+        name: "judges",
+        about: "histories before porcupine and the definition of causal consistency, good and damaged",
+        run: judges::judge,
+    },
+    Step {
+        name: "kills",
+        about: "kill -9, random sequences and regions cut apart, for long",
+        run: |workspace| run_process_tests(workspace, Length::Long),
+    },
 ];
 
 /// Seeds per protocol of a round.

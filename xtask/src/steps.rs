@@ -1,7 +1,5 @@
 //! Named steps with their durations, run in order, and the summary at the end.
 
-use std::panic::resume_unwind;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -17,20 +15,6 @@ pub struct Step {
     pub about: &'static str,
     /// Does it; an error says what was wrong.
     pub run: fn(&Workspace) -> Result<()>,
-    /// It runs at the same time as the step before it.
-    pub beside: bool,
-}
-
-impl Step {
-    /// A step that begins when those before it have ended.
-    pub const fn new(name: &'static str, about: &'static str, run: fn(&Workspace) -> Result<()>) -> Self {
-        Step { name, about, run, beside: false }
-    }
-
-    /// The same, beside the step before it.
-    pub const fn beside(self) -> Self {
-        Step { beside: true, ..self }
-    }
 }
 
 /// What the runner does after a step that failed.
@@ -71,27 +55,12 @@ pub fn run_steps(
 ) -> Result<bool> {
     let mut outcomes: Vec<(Step, Outcome)> = Vec::with_capacity(steps.len());
     let mut stopped = false;
-    let start = Instant::now();
-    for group in steps.chunk_by(|_, next| next.beside) {
-        if stopped {
-            outcomes.extend(group.iter().map(|&step| (step, Outcome::NotRun)));
-            continue;
-        }
-        let ended: Vec<_> = thread::scope(|scope| {
-            let begun: Vec<_> = group
-                .iter()
-                .map(|&step| (step, scope.spawn(move || run_step(workspace, command, step))))
-                .collect();
-            begun
-                .into_iter()
-                .map(|(step, thread)| (step, thread.join().unwrap_or_else(|panic| resume_unwind(panic))))
-                .collect()
-        });
-        let failed = ended.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
-        stopped |= on_failure == OnFailure::Stop && failed;
-        outcomes.extend(ended);
+    for &step in steps {
+        let outcome = if stopped { Outcome::NotRun } else { run_step(workspace, command, step) };
+        stopped |= on_failure == OnFailure::Stop && matches!(outcome, Outcome::Failed(_));
+        outcomes.push((step, outcome));
     }
-    Ok(summarize(&outcomes, start.elapsed()))
+    Ok(summarize(&outcomes))
 }
 
 fn run_step(workspace: &Workspace, command: &str, step: Step) -> Outcome {
@@ -112,18 +81,18 @@ fn run_step(workspace: &Workspace, command: &str, step: Step) -> Outcome {
     }
 }
 
-/// Prints the table of steps with their times, and how long all took.
-fn summarize(outcomes: &[(Step, Outcome)], total: Duration) -> bool {
+/// Prints the table of steps with their times, and their sum.
+fn summarize(outcomes: &[(Step, Outcome)]) -> bool {
     println!();
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut total) = (0, 0, Duration::ZERO);
     for (step, outcome) in outcomes {
         match outcome {
             Outcome::Passed(duration) => {
-                passed += 1;
+                (passed, total) = (passed + 1, total + *duration);
                 println!("passed   {:>9}  {}", seconds(*duration), step.name);
             }
             Outcome::Failed(duration) => {
-                failed += 1;
+                (failed, total) = (failed + 1, total + *duration);
                 println!("FAILED   {:>9}  {}", seconds(*duration), step.name);
             }
             Outcome::NotRun => println!("not run             {}", step.name),
@@ -142,8 +111,10 @@ fn seconds(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 2] =
-        [Step::new("first", "", |_| Ok(())), Step::new("second", "", |_| bail!("on purpose")).beside()];
+    const STEPS: [Step; 2] = [
+        Step { name: "first", about: "", run: |_| Ok(()) },
+        Step { name: "second", about: "", run: |_| bail!("on purpose") },
+    ];
 
     #[test]
     fn no_name_selects_every_step_and_an_unknown_name_is_refused() {
@@ -157,7 +128,7 @@ mod tests {
     fn a_failed_step_fails_the_summary() {
         let passed = (STEPS[0], Outcome::Passed(Duration::ZERO));
         let failed = (STEPS[1], Outcome::Failed(Duration::ZERO));
-        assert!(summarize(&[passed], Duration::ZERO));
-        assert!(!summarize(&[failed, (STEPS[0], Outcome::NotRun)], Duration::ZERO));
+        assert!(summarize(&[passed]));
+        assert!(!summarize(&[failed, (STEPS[0], Outcome::NotRun)]));
     }
 }

@@ -14,17 +14,28 @@ pub const SOAK: &str = "soak::";
 pub const FIGURES: &str = "anabranch-figures";
 
 const LINT: &[Step] = &[
-    Step::new("format", "rustfmt changes nothing", format),
-    Step::new("tidy", "lengths, banned text, links, dead files, purity and layers", tidy::check),
-    Step::new("clippy", "clippy with warnings denied", clippy),
+    Step { name: "format", about: "rustfmt changes nothing", run: format },
+    Step {
+        name: "tidy",
+        about: "lengths, banned text, links, dead files, purity and layers",
+        run: tidy::check,
+    },
+    Step { name: "clippy", about: "clippy with warnings denied", run: clippy },
 ];
 
 const TESTS: &[Step] = &[
-    Step::new("build", "the binaries and the tests, in the shared profile", build),
-    Step::new("unit", "unit, property and integration tests", unit),
-    Step::new("process", "real processes and real clients: tests/process", environment::process_tests),
-    Step::new("sim", "simulated seeds of every protocol, which follow from the commit", simulation::smoke)
-        .beside(),
+    Step { name: "build", about: "the binaries and the tests, in the shared profile", run: build },
+    Step { name: "unit", about: "unit, property and integration tests", run: unit },
+    Step {
+        name: "sim",
+        about: "simulated seeds of every protocol, which follow from the commit",
+        run: simulation::smoke,
+    },
+    Step {
+        name: "process",
+        about: "real processes and real clients: tests/process",
+        run: environment::process_tests,
+    },
 ];
 
 /// What `cargo xtask lint` runs.
