@@ -61,43 +61,28 @@ fn local(port: u16) -> SocketAddr {
 /// Where free ports are looked for: below those that systems give to outgoing connections, so that none of these takes
 /// one before the process that it is for has begun to listen.
 const PORTS: Range<u16> = 10_000..32_768;
-/// As many ports as a cluster may need: one for clients and one for peers of each process.
-const BLOCK: u16 = 128;
 
 /// The ports that this cluster has taken.
 #[derive(Default)]
-struct Ports {
-    taken: BTreeSet<u16>,
-    /// What is left of the block that the free ones are from.
-    block: Option<Range<u16>>,
-}
+struct Ports(BTreeSet<u16>);
 
 impl Ports {
-    /// One of a block in which all were free a moment ago, and no other's of this cluster. While one process of a cluster
-    /// runs, no other cluster takes its block, and with it the port of a process that is down.
+    /// One that was free a moment ago, and is no other's of this cluster.
     fn free(&mut self) -> Result<u16> {
-        let block = match &mut self.block {
-            Some(block) => block,
-            none => none.insert(free_block()?),
-        };
-        let port = block.find(|port| !self.taken.contains(port));
-        Ok(self.take(port.with_context(|| format!("the cluster needs more than {BLOCK} ports"))?))
+        let from = (fresh_seed() % PORTS.len() as u64) as usize;
+        let free = PORTS
+            .skip(from)
+            .chain(PORTS.take(from))
+            .find(|port| !self.0.contains(port) && TcpListener::bind(local(*port)).is_ok());
+        let port = free.with_context(|| format!("there is no free port in {PORTS:?}"))?;
+        Ok(self.take(port))
     }
 
     /// This one, as somebody has chosen it.
     fn take(&mut self, port: u16) -> u16 {
-        self.taken.insert(port);
+        self.0.insert(port);
         port
     }
-}
-
-fn free_block() -> Result<Range<u16>> {
-    let blocks = PORTS.step_by(usize::from(BLOCK)).map(|first| first..first + BLOCK);
-    let blocks: Vec<_> = blocks.filter(|block| block.end <= PORTS.end).collect();
-    let from = (fresh_seed() % blocks.len() as u64) as usize;
-    let mut in_turn = blocks[from..].iter().chain(&blocks[..from]);
-    let is_free = |block: &&Range<u16>| (*block).clone().all(|port| TcpListener::bind(local(port)).is_ok());
-    in_turn.find(is_free).cloned().with_context(|| format!("there are no {BLOCK} free ports in {PORTS:?}"))
 }
 
 /// A number that no other cluster of this machine has.
