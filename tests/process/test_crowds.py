@@ -38,7 +38,7 @@ def at_once(clients: int, work) -> None:
         except Exception as error:  # the test tells it
             failures.append((number, f"{type(error).__name__}: {error}"))
 
-    threads = [threading.Thread(target=tried, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=tried, args=(number,), daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -87,7 +87,7 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
             failures.append((number, perform.__name__, error))
 
     kinds = [add] * ADDERS + [look] * READERS
-    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(kinds)]
+    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(kinds)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -143,7 +143,7 @@ def test_a_client_that_watches_a_key_which_many_add_to_wins(cluster):
         except Exception as error:  # the test tells it
             failures.append((number, error))
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    threads = [threading.Thread(target=add, args=(number,), daemon=True) for number in range(12)]
     for thread in threads:
         thread.start()
     seen = []

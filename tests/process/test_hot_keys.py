@@ -70,7 +70,7 @@ def crowd(cluster, name: str, commands, clients: int = 12, turns: int = 25) -> N
         except Exception as error:  # the test tells it
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:

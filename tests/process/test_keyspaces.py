@@ -165,7 +165,7 @@ def test_hot_keys_keep_their_books(request, phasing, locks):
         except Exception as error:  # the test tells it
             failures.append((number, error))
 
-    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(cluster)]
+    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(cluster)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -203,7 +203,7 @@ def test_clients_of_every_process_add_at_once(cluster, keyspace):
             failures.append((number, error))
 
     nodes = list(cluster)
-    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(nodes, 1)]
+    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(nodes, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -243,7 +243,7 @@ def test_a_stock_is_sold_once(cluster, keyspace):
         except Exception as error:  # the test tells it
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(node,)) for node in nodes]
+    threads = [threading.Thread(target=work, args=(node,), daemon=True) for node in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:

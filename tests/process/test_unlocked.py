@@ -69,7 +69,7 @@ def test_every_increment_counts_once(cluster, restart):
                 failures.append(error)
 
     nodes = [node for node in cluster if not restart or node.name != "a/2"]
-    threads = [threading.Thread(target=work, args=(node,)) for node in nodes for _ in range(4)]
+    threads = [threading.Thread(target=work, args=(node,), daemon=True) for node in nodes for _ in range(4)]
     for thread in threads:
         thread.start()
     if restart:

@@ -223,7 +223,7 @@ def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
             except Exception as error:  # noqa: BLE001, shown below
                 failed.append(error)
 
-        threads = [threading.Thread(target=guarded, args=(number,)) for number in range(3)]
+        threads = [threading.Thread(target=guarded, args=(number,), daemon=True) for number in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:

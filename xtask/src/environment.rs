@@ -21,6 +21,9 @@ const BERKELEYDB: &str = "/usr/include/db.h";
 /// How many files of process tests run at a time.
 const PARALLEL_FILES: &str = "8";
 
+/// After how many seconds a test of [`Length::Brief`] fails: a multiple of what the longest takes.
+const TEST_LIMIT: &str = "--timeout=180";
+
 /// Which process tests run, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -48,7 +51,7 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     pytest.args(&files);
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
-        Length::Brief => pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile"]),
+        Length::Brief => pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT]),
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => {
