@@ -27,7 +27,7 @@ class Node:
     def client(self, **options) -> redis.Redis:
         """A client that never repeats a command by itself."""
         options.setdefault("retry", Retry(NoBackoff(), 0))
-        options.setdefault("socket_timeout", 20)
+        options.setdefault("socket_timeout", 60)
         options.setdefault("decode_responses", True)
         return redis.Redis(host="127.0.0.1", port=self.port, **options)
 
@@ -41,7 +41,7 @@ class Node:
 
         return self.client(single_connection_client=True, redis_connect_func=use, **options)
 
-    def raw(self, timeout: float = 20.0) -> Raw:
+    def raw(self, timeout: float = 60.0) -> Raw:
         return Raw(self.port, timeout)
 
 

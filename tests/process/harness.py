@@ -56,10 +56,10 @@ class Server:
     def client(self, **options) -> redis.Redis:
         """A client that never repeats a command by itself, so that tests count what was acknowledged."""
         options.setdefault("retry", Retry(NoBackoff(), 0))
-        options.setdefault("socket_timeout", 20)
+        options.setdefault("socket_timeout", 60)
         return redis.Redis(host="127.0.0.1", port=self.port, **options)
 
-    def raw(self, timeout: float = 20.0) -> Raw:
+    def raw(self, timeout: float = 60.0) -> Raw:
         return Raw(self.port, timeout)
 
     def kill(self) -> None:
@@ -210,7 +210,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_until(condition, timeout: float = 20.0, every: float = 0.02):
+def wait_until(condition, timeout: float = 60.0, every: float = 0.02):
     """Waits for `condition()` to be true and returns what it returned; fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (result := condition()):

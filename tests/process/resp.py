@@ -50,7 +50,7 @@ def as_bytes(argument) -> bytes:
 class Raw:
     """A socket on which bytes are sent and replies are read."""
 
-    def __init__(self, port: int, timeout: float = 20.0):
+    def __init__(self, port: int, timeout: float = 60.0):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()

@@ -56,7 +56,7 @@ def test_what_one_region_writes_all_read(clients):
         client.set(f"from:{region}", number)
         assert client.get(f"from:{region}") == str(number), "its own write, at once"
     for client in clients.values():
-        wait_until(lambda: client.mget("from:a", "from:b") == ["0", "1"], timeout=15)
+        wait_until(lambda: client.mget("from:a", "from:b") == ["0", "1"])
 
 
 def test_increments_of_both_regions_add_up(clients):
@@ -65,7 +65,7 @@ def test_increments_of_both_regions_add_up(clients):
         for client in clients.values():
             client.execute_command("BLIND", "INCR", "sum")
     for client in clients.values():
-        wait_until(lambda: client.get("sum") == "40", timeout=15)
+        wait_until(lambda: client.get("sum") == "40")
 
 
 def test_a_transaction_is_seen_as_a_whole(clients):
@@ -75,7 +75,7 @@ def test_a_transaction_is_seen_as_a_whole(clients):
         clients["a"].mset(dict.fromkeys(keys, value))
         seen = clients["b"].mget(keys)
         assert protocol == "nocc" or len(set(seen)) == 1, seen
-    wait_until(lambda: clients["b"].mget(keys) == ["29"] * len(keys), timeout=15)
+    wait_until(lambda: clients["b"].mget(keys) == ["29"] * len(keys))
 
 
 def test_it_says_what_it_is_and_how_long_reads_waited(clients):
@@ -94,10 +94,10 @@ def test_it_says_what_it_is_and_how_long_reads_waited(clients):
     if protocol == "nocc":
         assert told_of_reads() == (0, 0, 0)
         return
-    wait_until(lambda: told_of_reads()[0] > 0, timeout=5)
+    wait_until(lambda: told_of_reads()[0] > 0)
     if protocol == "bpr":
         # What is read must have come from the other region, 20 ms away.
-        wait_until(lambda: told_of_reads()[1] > 0, timeout=5)
+        wait_until(lambda: told_of_reads()[1] > 0)
         _, waited, micros = told_of_reads()
         assert micros / waited > 10_000
 

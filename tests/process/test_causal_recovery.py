@@ -49,7 +49,7 @@ def test_a_process_that_lost_its_data_takes_it_from_the_other_region(durability)
                     other.set("meanwhile:" + name, "written")
                 cluster.do(f"restart {name}")
                 with cluster[name].client() as back:
-                    wait_until(lambda: serves(back, keys, sums), timeout=30)
+                    wait_until(lambda: serves(back, keys, sums))
                     wait_until(lambda: back.get("meanwhile:" + name) == "written")
                     assert all("serving" in state for state in partitions(back))
                     back.set("after:" + name, "written")

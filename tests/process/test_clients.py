@@ -207,7 +207,7 @@ def test_keys_expire(redis_py):
     redis_py.hset("hash", "field", 1)
     redis_py.pexpire("hash", 80)
     assert 0 < redis_py.pttl("soon") <= 80
-    wait_until(lambda: redis_py.dbsize() == 0, timeout=5.0)
+    wait_until(lambda: redis_py.dbsize() == 0)
     assert redis_py.get("soon") is None and redis_py.hget("hash", "field") is None and redis_py.ttl("soon") == -2
 
 

@@ -95,7 +95,7 @@ def settled(cluster, prefix: str) -> list[dict]:
         mark = str(next(MARKS))
         a.set("healed-a", mark)
         b.set("healed-b", mark)
-        wait_until(lambda: b.get("healed-a") == mark and a.get("healed-b") == mark, timeout=20)
+        wait_until(lambda: b.get("healed-a") == mark and a.get("healed-b") == mark)
         listed = [conflicts(client, "MATCH", f"{prefix}:*") for client in (a, b)]
         assert listed[0] == listed[1]
         return listed[0]
@@ -107,7 +107,7 @@ def cut_and_heal(cluster, prefix: str) -> None:
         for name, before, *_ in SCENES:
             do(a, f"{prefix}:{name}", before)
         a.set(f"{prefix}:begun", "yes")
-        wait_until(lambda: b.get(f"{prefix}:begun") == "yes", timeout=15)
+        wait_until(lambda: b.get(f"{prefix}:begun") == "yes")
         cluster.do("cut a b")
         try:
             for name, _, here, there, _ in SCENES:
@@ -142,7 +142,7 @@ def test_every_lost_write_is_listed_in_both_regions_and_nothing_else(regions):
             assert a.get(entry["key"]) == entry["kept"]["value"]
         assert count(a)[0] >= len(listed) and count(a)[1] == 0
         # Once every write that may come has observed them, they are listed for good, and counted in INFO.
-        wait_until(lambda: in_info(regions) >= len(listed), timeout=20)
+        wait_until(lambda: in_info(regions) >= len(listed))
         assert len(a.execute_command("CONFLICTS", "LIST", "COUNT", "2", "MATCH", "list:*")[1]) >= 2
 
 
@@ -160,13 +160,13 @@ def test_what_is_resolved_in_one_region_is_so_in_both_and_survives_kills(regions
         regions.do(f"kill {name}", f"restart {name}")
     for name in BOTH:
         with regions[name].client() as client:
-            wait_until(lambda: answers(client), timeout=20)
+            wait_until(lambda: answers(client))
     assert settled(regions, "resolve") == rest
     assert told(settled(regions, "list")) == wanted("list")
     with regions["b/1"].client() as b, regions["a/2"].client() as a:
         keys = {entry["key"] for entry in rest}
         assert b.execute_command("CONFLICTS", "RESOLVE", "KEY", *keys) == len(rest)
-        wait_until(lambda: conflicts(a, "MATCH", "resolve:*") == conflicts(b, "MATCH", "resolve:*") == [], timeout=20)
+        wait_until(lambda: conflicts(a, "MATCH", "resolve:*") == conflicts(b, "MATCH", "resolve:*") == [])
 
 
 def answers(client) -> bool:
@@ -180,7 +180,7 @@ def test_a_keyspace_that_ignores_conflicts_lists_none(regions):
     with regions["a/1"].client() as a, regions["b/1"].client() as b:
         a.execute_command("KEYSPACE", "CREATE", "careless", "MODEL", "causal", "CONFLICTS", "ignore")
         for client in (a, b):
-            wait_until(lambda: uses(client, "careless"), timeout=15)
+            wait_until(lambda: uses(client, "careless"))
             with pytest.raises(redis.ResponseError, match="records no conflicts"):
                 client.execute_command("CONFLICTS", "COUNT")
             with pytest.raises(redis.ResponseError, match="records no conflicts"):
@@ -197,7 +197,7 @@ def uses(client, name: str) -> bool:
 def test_keyspaces_without_a_list_say_so(regions):
     with regions["a/1"].client() as a:
         a.execute_command("KEYSPACE", "CREATE", "strict", "MODEL", "strict", "REPLICAS", "1")
-        wait_until(lambda: uses(a, "strict"), timeout=15)
+        wait_until(lambda: uses(a, "strict"))
         for words in (["COUNT"], ["LIST"]):
             with pytest.raises(redis.ResponseError, match="records no conflicts"):
                 a.execute_command("CONFLICTS", *words)

@@ -47,7 +47,7 @@ def test_concurrent_changes_of_regions_that_are_cut_apart_reset_only_what_they_s
         for key, (_, before, *_) in zip(keys, SCENES):
             do(a, key, before)
         a.set(f"{restart}:begun", "yes")
-        wait_until(lambda: b.get(f"{restart}:begun") == "yes", timeout=15)
+        wait_until(lambda: b.get(f"{restart}:begun") == "yes")
         regions.do("cut a b")
         try:
             for key, (_, _, here, there, _, _) in zip(keys, SCENES):
@@ -57,13 +57,13 @@ def test_concurrent_changes_of_regions_that_are_cut_apart_reset_only_what_they_s
                 # The regions are still apart: who did what is in the logs.
                 for name in ("a/1", "a/2", "b/1", "b/2"):
                     regions.do(f"kill {name}", f"restart {name}")
-                wait_until(lambda: can_write(regions, "a/1") and can_write(regions, "b/1"), timeout=20)
+                wait_until(lambda: can_write(regions, "a/1") and can_write(regions, "b/1"))
         finally:
             regions.do("heal")
         for key, (name, _, _, _, read, wanted) in zip(keys, SCENES):
             for client in (a, b):
                 command = read.format(k=key).split()
-                wait_until(lambda: client.execute_command(*command) == wanted, timeout=20)
+                wait_until(lambda: client.execute_command(*command) == wanted)
 
 
 def can_write(regions, name: str) -> bool:
@@ -78,7 +78,7 @@ def test_keys_that_are_overdue_leave_though_nobody_meets_them(regions):
         for number in range(300):
             a.set(f"overdue:{number}", "x", px=1500)
         a.set("refreshed", "x", px=3000)
-        wait_until(lambda: b.get("refreshed") == "x", timeout=10)
+        wait_until(lambda: b.get("refreshed") == "x")
         assert b.expire("refreshed", 3600)
         wait_until(lambda: a.dbsize() <= before + 1 and b.dbsize() <= before + 1, timeout=60, every=0.25)
         assert a.get("refreshed") == b.get("refreshed") == "x"

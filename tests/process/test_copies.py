@@ -124,10 +124,10 @@ def test_a_partition_goes_on_when_its_leader_is_killed_under_load(regions, optio
         # Also what was written last becomes visible everywhere, while the process is down.
         for name in (others[0], *far):
             with cluster[name].client() as client:
-                wait_until(lambda: has_everything(client, writers), timeout=30)
+                wait_until(lambda: has_everything(client, writers))
         cluster.do(f"restart {first}")
         with cluster[first].client() as back:
-            wait_until(lambda: has_everything(back, writers), timeout=30)
+            wait_until(lambda: has_everything(back, writers))
             wait_until(lambda: all("follows" in state or "leads" in state for state in partitions(back)))
 
 
@@ -140,12 +140,12 @@ def test_a_copy_that_lost_its_disk_takes_the_state_and_two_others_may_die_in_tur
             lose(cluster, name)
             other = "a/2" if name != "a/2" else "a/3"
             with cluster[other].client() as client:
-                wait_until(lambda: takes(client, f"without:{name}"), timeout=30)
+                wait_until(lambda: takes(client, f"without:{name}"))
                 keys[f"without:{name}"] = "taken"
             cluster.do(f"restart {name}")
             with cluster[name].client() as back:
-                wait_until(lambda: reads_all(back, keys), timeout=30)
-                wait_until(lambda: all("follows" in s or "leads" in s for s in partitions(back)), timeout=30)
+                wait_until(lambda: reads_all(back, keys))
+                wait_until(lambda: all("follows" in s or "leads" in s for s in partitions(back)))
 
 
 def test_a_paused_leader_comes_back_and_follows():
@@ -166,7 +166,7 @@ def test_a_paused_leader_comes_back_and_follows():
             assert writer.gap() < SERVES_AGAIN, (writer.node.name, writer.gap())
         for name in (first, *others):
             with cluster[name].client() as client:
-                wait_until(lambda: has_everything(client, writers), timeout=30)
+                wait_until(lambda: has_everything(client, writers))
 
 
 @PLACED

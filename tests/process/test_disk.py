@@ -249,7 +249,7 @@ def test_deadlines_and_reads_go_on_at_a_full_disk(disk):
         disk.fill()
         write_until_refused(client, {})
         assert client.lrange("list", 0, -1) == [str(number) for number in range(1000)]
-        wait_until(lambda: client.get("soon") is None, timeout=10.0)
+        wait_until(lambda: client.get("soon") is None)
         assert client.llen("list") == 1000
         disk.empty()
         wait_until(lambda: accepts(client))

@@ -67,10 +67,10 @@ def test_replicas_of_a_dead_process_move_to_another_under_load(tmp_path):
         client.set("after", "both")
         # A process that starts again finds the group, though two of its first three members are dead.
         cluster.do("kill d/1", "restart d/1")
-        wait_until(lambda: answered(lambda: spare.client().get("after")) == "both", timeout=30)
+        wait_until(lambda: answered(lambda: spare.client().get("after")) == "both")
         # And who was replaced learns that it is not needed.
         cluster.do("restart b/1")
-        wait_until(lambda: answered(lambda: cluster["b/1"].client().get("after")) == "both", timeout=30)
+        wait_until(lambda: answered(lambda: cluster["b/1"].client().get("after")) == "both")
         assert partitions(cluster["b/1"])[0][0] == "Outside"
 
 
@@ -115,10 +115,10 @@ def test_two_of_five_go_on_when_three_are_lost_for_good():
                 assert "beside this one" in str(error), error
         report = first.execute_command(*recover, "2")
         assert any("those of [2]" in line for line in report), report
-        wait_until(lambda: partitions(cluster["a/1"])[0][1] >= 65_536, timeout=30)
-        wait_until(lambda: answered(lambda: first.set("together", "1")), timeout=20)
+        wait_until(lambda: partitions(cluster["a/1"])[0][1] >= 65_536)
+        wait_until(lambda: answered(lambda: first.set("together", "1")))
         assert [first.get(f"key:{number}") for number in range(50)] == [str(number) for number in range(50)]
-        wait_until(lambda: partitions(cluster["b/1"])[0][0] == "Outside", timeout=20)
+        wait_until(lambda: partitions(cluster["b/1"])[0][0] == "Outside")
 
 
 def test_one_of_three_goes_on_when_two_are_lost_for_good():
@@ -155,16 +155,16 @@ def test_one_of_three_goes_on_when_two_are_lost_for_good():
         assert any("not known" in line for line in report) and any("undecided" in line for line in report)
         epoch = partitions(cluster["a/1"])[0][1]
         assert epoch >= 65_536
-        wait_until(lambda: answered(lambda: survivor.set("alone", "1")), timeout=20)
+        wait_until(lambda: answered(lambda: survivor.set("alone", "1")))
         assert [survivor.get(f"key:{number}") for number in range(50)] == [str(number) for number in range(50)]
         # The others have learned that their epoch is over, and join again.
-        wait_until(lambda: partitions(cluster["b/1"])[0][0] == "Outside", timeout=20)
-        wait_until(lambda: partitions(cluster["c/1"])[0][0] == "Outside", timeout=20)
+        wait_until(lambda: partitions(cluster["b/1"])[0][0] == "Outside")
+        wait_until(lambda: partitions(cluster["c/1"])[0][0] == "Outside")
         survivor.execute_command("KEYSPACE", "PLACE", "default", "0", "1", "2", "3")
         for name in ("a/1", "b/1", "c/1"):
             await_place(cluster[name], 0, [1, 2, 3])
             assert partitions(cluster[name])[0][1] > epoch
         cluster.do("kill a/1")
         client = cluster["b/1"].client()
-        wait_until(lambda: answered(lambda: client.get("key:49")) == "49", timeout=20)
+        wait_until(lambda: answered(lambda: client.get("key:49")) == "49")
         assert client.get("alone") == "1"

@@ -49,8 +49,8 @@ def test_the_others_go_on_without_a_lost_region():
             assert "no region 'd'" in refused(b, "KEYSPACE", "EVICT", "default", "d", "ACCEPT-LOSS")
             evict(b, "c", "ACCEPT-LOSS")
             for client in (a, b):
-                wait_until(lambda: client.mget([f"last:{number}" for number in range(20)]) == ["c"] * 20, timeout=20)
-                wait_until(lambda: client.get("since") == "a", timeout=20)
+                wait_until(lambda: client.mget([f"last:{number}" for number in range(20)]) == ["c"] * 20)
+                wait_until(lambda: client.get("since") == "a")
                 wait_until(lambda: all(state.endswith("; c evicted") for state in about(client)["partitions_here"]))
                 wait_until(lambda: lag(client)["snapshot_age_ms"] < 1500)
                 assert "lag_c_ms" not in lag(client)
@@ -58,13 +58,13 @@ def test_the_others_go_on_without_a_lost_region():
             wait_until(lambda: a.get("after") == "b")
             cluster.do("restart c/1")
             with cluster["c/1"].client() as c:
-                wait_until(lambda: all("region c was evicted" in state for state in about(c)["partitions_here"]), timeout=20)
+                wait_until(lambda: all("region c was evicted" in state for state in about(c)["partitions_here"]))
                 assert refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted")
                 assert "ask one of a region that stays" in refused(c, "KEYSPACE", "EVICT", "default", "a", "ACCEPT-LOSS")
             cluster.do("kill a/1", "restart a/1")
             b.incr("again")
             with cluster["a/1"].client() as again:
-                wait_until(lambda: refused(again, "GET", "again") == "" and again.get("again") == "1", timeout=20)
+                wait_until(lambda: refused(again, "GET", "again") == "" and again.get("again") == "1")
                 assert again.get("last:0") == "c"
 
 
@@ -90,7 +90,7 @@ def test_the_others_go_on_where_partitions_have_copies_and_a_leader_dies_meanwhi
         names = [f"{region}/{process}" for region in "abc" for process in (1, 2, 3)]
         clients = {name: cluster[name].client(single_connection_client=True) for name in names}
         for client in clients.values():
-            wait_until(lambda: uses(client), timeout=30)
+            wait_until(lambda: uses(client))
         a, b, c = clients["a/1"], clients["b/1"], clients["c/1"]
         last = [f"last:{number}" for number in range(20)]
         for client in (a, b):
@@ -99,7 +99,7 @@ def test_the_others_go_on_where_partitions_have_copies_and_a_leader_dies_meanwhi
         cluster.do("cut c b")
         # Only region a hears of these.
         c.mset({key: "c" for key in last})
-        wait_until(lambda: a.get(last[0]) == "c", timeout=20)
+        wait_until(lambda: a.get(last[0]) == "c")
         cluster.do("kill c/1", "kill c/2", "kill c/3", "heal")
         a.set("since", "a")
         b.execute_command("KEYSPACE", "EVICT", "copied", "c", "ACCEPT-LOSS")
@@ -109,16 +109,16 @@ def test_the_others_go_on_where_partitions_have_copies_and_a_leader_dies_meanwhi
         cluster.do(f"kill a/{victim + 1}")
         left = [clients[name] for name in names if name[0] != "c" and name != f"a/{victim + 1}"]
         for client in left:
-            wait_until(lambda: client.mget(last) == ["c"] * 20 and client.get("since") == "a", timeout=30)
+            wait_until(lambda: client.mget(last) == ["c"] * 20 and client.get("since") == "a")
         for region in (left[:2], left[2:]):
-            wait_until(lambda: ["; c evicted" in state for state in led(region)] == [True] * 2, timeout=20)
+            wait_until(lambda: ["; c evicted" in state for state in led(region)] == [True] * 2)
         left[-1].set("after", "b")
         wait_until(lambda: left[0].get("after") == "b")
         cluster.do(f"restart a/{victim + 1}", "restart c/1", "restart c/2")
         with cluster[f"a/{victim + 1}"].client() as back:
-            wait_until(lambda: refused(back, "KEYSPACE", "USE", "copied") == "" and refused(back, "GET", "after") == "", timeout=20)
+            wait_until(lambda: refused(back, "KEYSPACE", "USE", "copied") == "" and refused(back, "GET", "after") == "")
         with cluster["c/1"].using("copied") as c:
-            wait_until(lambda: refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted"), timeout=30)
+            wait_until(lambda: refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted"))
         for client in clients.values():
             client.close()
 
@@ -143,7 +143,7 @@ def goes_on(client: redis.Redis, action) -> object:
         except redis.exceptions.ResponseError:
             return False
 
-    wait_until(tried, timeout=20)
+    wait_until(tried)
     return given[-1]
 
 
@@ -160,27 +160,27 @@ def test_the_others_go_on_where_partitions_are_in_some_regions():
                 # Each MSET has parts in all regions.
                 c.mset({key: "before" for key in keys})
                 for client in (a, b):
-                    wait_until(lambda: client.mget(keys) == ["before"] * len(keys), timeout=20)
+                    wait_until(lambda: client.mget(keys) == ["before"] * len(keys))
             cluster.do("kill c/1")
             goes_on(a, lambda client: client.mset({key: "since" for key in keys}))
             assert a.mget(keys) == ["since"] * len(keys)
             assert b.mget(keys) == ["before"] * len(keys), "the stable time stands still"
             b.execute_command("KEYSPACE", "EVICT", "part", "c", "ACCEPT-LOSS")
             for client in (a, b):
-                wait_until(lambda: goes_on(client, lambda it: it.mget(keys)) == ["since"] * len(keys), timeout=30)
+                wait_until(lambda: goes_on(client, lambda it: it.mget(keys)) == ["since"] * len(keys))
                 wait_until(
                     lambda: all(state.endswith("; c evicted") for state in about(client, "part")["partitions_here"]),
                     timeout=20,
                 )
             b.mset({key: "after" for key in keys})
-            wait_until(lambda: a.mget(keys) == ["after"] * len(keys), timeout=20)
+            wait_until(lambda: a.mget(keys) == ["after"] * len(keys))
             cluster.do("restart c/1")
             with of_part(cluster, "c") as c:
-                wait_until(lambda: "region c was evicted" in refused(c, "GET", keys[0]), timeout=20)
+                wait_until(lambda: "region c was evicted" in refused(c, "GET", keys[0]))
             cluster.do("kill a/1", "restart a/1")
             goes_on(b, lambda client: client.mset({key: "again" for key in keys}))
             with of_part(cluster, "a") as again:
-                wait_until(lambda: goes_on(again, lambda it: it.mget(keys)) == ["again"] * len(keys), timeout=30)
+                wait_until(lambda: goes_on(again, lambda it: it.mget(keys)) == ["again"] * len(keys))
             assert "nobody else has what is in the partitions" in refused(
                 b, "KEYSPACE", "EVICT", "part", "a", "ACCEPT-LOSS"
             )

@@ -141,7 +141,7 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         sides = [Side(cluster[first], "a"), Side(cluster[last], "z")]
         here, there = (side.client for side in sides)
         here.set("begun", "yes")
-        wait_until(lambda: there.get("begun") == "yes", timeout=15)
+        wait_until(lambda: there.get("begun") == "yes")
         before = resident(cluster)
         # The clients that are recorded go on for a while when it is over.
         after = min(SECONDS / 2, 10)

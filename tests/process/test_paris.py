@@ -57,7 +57,7 @@ def refused(client: redis.Redis, *command: str) -> str:
 def everywhere(clients, read, expected) -> None:
     """Waits until every region reads this."""
     for client in clients.values():
-        wait_until(lambda: read(client) == expected, timeout=15)
+        wait_until(lambda: read(client) == expected)
 
 
 def partitions_of(client: redis.Redis, keys: list[str]) -> dict[str, list[str]]:
@@ -151,7 +151,7 @@ def test_transactions_over_regions_are_seen_whole(clients):
         for client in clients.values():
             assert len(set(client.mget(keys))) == 1, "a part of a transaction was seen"
     # The places of the last two writers may be in the other order by their clocks, but all agree.
-    wait_until(lambda: len({tuple(client.mget(keys)) for client in clients.values()}) == 1, timeout=15)
+    wait_until(lambda: len({tuple(client.mget(keys)) for client in clients.values()}) == 1)
 
 
 def test_interactive_transactions_and_watches(clients):
@@ -190,7 +190,7 @@ def test_a_region_cut_off_serves_what_it_holds(part, clients):
     part.do("cut c a", "cut c b")
     try:
         # A write that is on its way when the others fall silent may have happened: reads find out without that doubt.
-        wait_until(lambda: "cannot be reached" in refused(c, "MGET", *keys), timeout=10)
+        wait_until(lambda: "cannot be reached" in refused(c, "MGET", *keys))
         found = partitions_of(c, keys)
         held, lost = found.pop("ok"), found
         assert len(lost) == 1, f"one reason: {lost}"
@@ -210,7 +210,7 @@ def test_a_region_cut_off_serves_what_it_holds(part, clients):
         part.do("heal")
     everywhere(clients, lambda client: client.mget(held), [f"cut off:{key}" for key in held])
     everywhere(clients, lambda client: client.get("cut:0:during"), "a")
-    wait_until(lambda: partitions_of(c, keys).keys() == {"ok"}, timeout=15)
+    wait_until(lambda: partitions_of(c, keys).keys() == {"ok"})
 
 
 def test_the_next_replica_is_asked_when_the_nearest_is_down():

@@ -32,7 +32,7 @@ def test_a_pipeline_over_a_partition_that_is_gone():
         assert set(errors) == {text}
         cluster.do("restart a/2")
         expected = ["1" if key in lost else "2" for key in KEYS]
-        wait_until(lambda: reads(client) == expected, timeout=20)
+        wait_until(lambda: reads(client) == expected)
 
 
 def reads(client: redis.Redis) -> list:

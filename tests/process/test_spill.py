@@ -64,7 +64,7 @@ def assert_converges(clients: list, seen=state) -> None:
     last = f"{ROUNDS - 1}:" + "v" * VALUE
     expected = [last] * (2 * KEYS) + [str(2 * ROUNDS)] * KEYS
     for client in clients:
-        wait_until(lambda: seen(client) == expected, timeout=60)
+        wait_until(lambda: seen(client) == expected)
 
 
 def transfers(clients: list) -> int:

@@ -107,7 +107,7 @@ def test_qwstore_has_what_it_acknowledged_at_every_replica_and_after_a_restart(c
     clients[2].close()
     cluster.do("kill a/3", "restart a/3")
     with cluster["a/3"].client(single_connection_client=True) as client:
-        wait_until(lambda: client.ping(), timeout=10)
+        wait_until(lambda: client.ping())
         use(client, "everywhere")
         assert client.mget(keys) == values and client.smembers("s") == {"x", "y"}
     for client in clients[:2]:

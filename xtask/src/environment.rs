@@ -22,7 +22,7 @@ const BERKELEYDB: &str = "/usr/include/db.h";
 const PARALLEL_FILES: &str = "8";
 
 /// After how many seconds a test of [`Length::Brief`] fails: a multiple of what the longest takes.
-const TEST_LIMIT: &str = "--timeout=180";
+const TEST_LIMIT: &str = "--timeout=300";
 
 /// Which process tests run, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq)]
