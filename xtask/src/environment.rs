@@ -51,7 +51,9 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     pytest.args(&files);
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
-        Length::Brief => pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT]),
+        Length::Brief => {
+            pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT])
+        }
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => {
