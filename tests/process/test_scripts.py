@@ -192,7 +192,7 @@ def transfers(connect, rounds: int = 100) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_scripts_of_many_clients_meet(threads):
     with Anabranch(config=f"[server]\nthreads = {threads}\n") as server:
-        transfers(lambda: server.client(decode_responses=True), rounds=300)
+        transfers(lambda: server.client(decode_responses=True), rounds=150)
         # Long ones, each of many commands on the keys that everybody writes.
         long = "for i = 1, 300 do redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], i) end return 1"
         together(server.client, lambda client, _: [client.eval(long, 2, "n", "list") for _ in range(5)])

@@ -27,16 +27,10 @@ def leader(client, key: str):
     return client.execute_command("TYPE.READ", key, "auction", "leader")
 
 
-@pytest.fixture
-def server():
-    with Anabranch() as server:
-        yield server
-
-
 def test_an_auction_is_loaded_and_lives_like_any_type(server):
     with server.client(decode_responses=True) as client:
         load(client, "auction")
-        assert client.execute_command("TYPES", "LIST") == ["auction"]
+        assert "auction" in client.execute_command("TYPES", "LIST")
         info = client.execute_command("TYPE", "INFO", "auction")
         assert info["name"] == "auction" and info["operations"][:2] == ["bid bidder amount:integer (mode bid)", "close"]
         assert info["modes"] == ["bid beside bid, ask", "ask beside bid, ask"]
@@ -99,7 +93,7 @@ def test_a_module_that_does_not_behave_is_refused(server, module, reason):
         with pytest.raises(redis.ResponseError) as refusal:
             load(client, "bad", module)
         assert reason in str(refusal.value)
-        assert client.execute_command("TYPES", "LIST") == []
+        assert "bad" not in client.execute_command("TYPES", "LIST")
         load(client, "auction")
 
 
@@ -125,7 +119,7 @@ def test_a_name_means_one_module_for_ever(server):
         with pytest.raises(redis.ResponseError, match="such as 'auction@2'"):
             load(client, "auction", last_writer(False))
         load(client, "auction@2", last_writer(False))
-        assert client.execute_command("TYPES", "LIST") == ["auction", "auction@2"]
+        assert {"auction", "auction@2"} <= set(client.execute_command("TYPES", "LIST"))
         call(client, "old", "bid", "ann", 1)
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             call(client, "old", "put", 1, kind="auction@2")
@@ -141,8 +135,11 @@ def test_types_and_their_values_outlive_the_process():
         server.start()
         with server.client(decode_responses=True) as client:
             assert [leader(client, f"lot:{lot}") for lot in range(3)] == [["b48", 49], ["b49", 50], ["b47", 48]]
-            for amount in range(2000):
-                call(client, "lot:3", "bid", "busy", amount + 1)
+            for first in range(1, 2000, 100):
+                with client.pipeline(transaction=False) as bids:
+                    for amount in range(first, first + 100):
+                        call(bids, "lot:3", "bid", "busy", amount)
+                    bids.execute()
             wait_until(lambda: client.info("persistence")["checkpoints"] > 0)
             call(client, "lot:0", "bid", "late", 99)
         server.kill()

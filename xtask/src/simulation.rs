@@ -40,7 +40,7 @@ pub const RARE: u64 = 10_000_000;
 /// Seeds per protocol of a quick run.
 const QUICK_SEEDS: u32 = 40;
 /// How long the step of `test` begins runs.
-const BUDGET: Duration = Duration::from_secs(45);
+const BUDGET: Duration = Duration::from_secs(30);
 /// Of so many histories one may be undecided; one among fewer is bad luck.
 const DECIDED: u64 = 100;
 
