@@ -29,7 +29,7 @@ def port():
         with cluster["a/1"].client() as client:
             for name, options in KEYSPACES.items():
                 client.execute_command("KEYSPACE", "CREATE", name, "MODEL", *options)
-            wait_until(lambda: set(KEYSPACES) <= set(client.execute_command("KEYSPACE", "LIST")), 10)
+            wait_until(lambda: set(KEYSPACES) <= set(client.execute_command("KEYSPACE", "LIST")))
         yield cluster["a/1"].port
 
 

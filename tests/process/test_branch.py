@@ -44,7 +44,7 @@ def auto(sites):
 def using(node, keyspace: str) -> redis.Redis:
     """A client of one connection that has chosen a keyspace."""
     client = node.client(single_connection_client=True)
-    wait_until(lambda: chose(client, keyspace), 10)
+    wait_until(lambda: chose(client, keyspace))
     return client
 
 
@@ -58,7 +58,7 @@ def chose(client, keyspace: str) -> bool:
 def emptied(sites, node) -> redis.Redis:
     """A client of the keyspace `manual`, emptied, in which all that earlier tests did at any site has arrived."""
     clients = [using(site, "manual") for site in sites]
-    wait_until(lambda: len({tuple(sorted(heads(client))) for client in clients}) == 1, 20)
+    wait_until(lambda: len({tuple(sorted(heads(client))) for client in clients}) == 1)
     for client in clients:
         client.close()
     client = using(node, "manual")
@@ -90,7 +90,7 @@ def test_an_application_that_knows_nothing_of_branches_works(auto):
 def test_what_is_written_at_one_site_comes_to_the_others(auto):
     auto[0].set("k", "v")
     for client in auto:
-        wait_until(lambda: client.get("k") == "v", 10)
+        wait_until(lambda: client.get("k") == "v")
 
 
 def test_sites_that_are_cut_off_fork_and_merge_by_the_types_rules(sites, auto):
@@ -269,7 +269,7 @@ def test_a_name_goes_on_with_what_is_committed_on_it(sites):
 def test_other_models_refuse_these_commands(sites):
     client = sites["a/1"].client(single_connection_client=True)
     client.execute_command("KEYSPACE", "CREATE", "plain", "MODEL", "causal")
-    wait_until(lambda: chose(client, "plain"), 10)
+    wait_until(lambda: chose(client, "plain"))
     with pytest.raises(redis.exceptions.ResponseError, match="another model than causal"):
         client.execute_command("BRANCH", "HEADS")
     for command in (["BRANCH", "BEGIN"], ["AT", "1@1.1", "GET", "k"]):
@@ -291,13 +291,13 @@ def test_two_processes_of_a_region_share_its_site():
         with clients[1].pipeline(transaction=True) as pipe:
             assert pipe.incr("n").incr("n").execute() == [1, 2]
         assert clients[0].get("n") == "2"
-        wait_until(lambda: clients[3].get("n") == "2", 10)
+        wait_until(lambda: clients[3].get("n") == "2")
         session = cluster["a/2"].client(single_connection_client=True)
         session.execute_command("BRANCH", "BEGIN")
         session.set("k", "w")
         assert clients[0].get("k") == "v"
         session.execute_command("BRANCH", "COMMIT")
-        wait_until(lambda: clients[0].get("k") == "w", 10)
+        wait_until(lambda: clients[0].get("k") == "w")
 
 
 def test_clients_of_another_process_stay_on_their_branches_when_the_site_is_killed():
@@ -385,7 +385,7 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
         assert ends[0].smembers("names") == set(clients)
         # Ceilings have gone round: nothing is kept but the head, once nothing has to be.
         ends[0].execute_command("KEYSPACE", "ALTER", "default", "KEEP", "0")
-        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+        wait_until(lambda: all(states(client) <= 3 for client in ends))
 
 
 # Makes every sync of the disk take a while; LD_PRELOAD puts it before the C library.
@@ -440,7 +440,7 @@ def test_a_site_that_lost_its_disk_learns_everything_from_another_one():
             ends[number % 3].hset("h", f"f{number}", number)
         all_see(ends)
         # The states that the lost site began with are taken out everywhere.
-        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+        wait_until(lambda: all(states(client) <= 3 for client in ends))
         # Lives are told apart by the second that they began in, where nothing else is remembered.
         time.sleep(1.1)
         cluster.do("kill b/1")
@@ -452,4 +452,4 @@ def test_a_site_that_lost_its_disk_learns_everything_from_another_one():
         all_see(ends, seconds=30)
         for client in ends:
             assert client.mget("n", "m") == ["51", "1"] and client.hlen("h") == 50
-        wait_until(lambda: all(states(client) <= 3 for client in ends), 30)
+        wait_until(lambda: all(states(client) <= 3 for client in ends))

@@ -86,7 +86,7 @@ def test_a_site_that_is_cut_off_while_all_write(sites, collect):
         assert client.scard("s") == sum(counted)
     # In the end nothing is kept for anybody.
     states = lambda: [state(client, collect) for client in clients]
-    wait_until(lambda: all(site["states"] <= 3 and site["early"] == 0 for site in states()), 30)
+    wait_until(lambda: all(site["states"] <= 3 and site["early"] == 0 for site in states()))
     assert len(heads(clients[0])) == 1
     if collect == "optimistic":
         # What the third may have begun at stays: what was on its way to it when it fell silent.
@@ -120,13 +120,13 @@ def test_a_clients_ceiling_keeps_the_past_until_its_connection_ends(sites):
     assert all(state(client, "held")["states"] > 20 for client in clients)
     assert "1 ceilings of clients" in words(clients[0], "held") and "0 ceilings of clients" in words(clients[1], "held")
     clients[0].close()
-    wait_until(lambda: all(state(client, "held")["states"] <= 3 for client in clients[1:]), 20)
+    wait_until(lambda: all(state(client, "held")["states"] <= 3 for client in clients[1:]))
 
 
 def test_the_past_is_kept_for_as_long_as_asked(sites):
     clients = create(sites, "aged", "pessimistic")
     clients[0].execute_command("KEYSPACE", "ALTER", "aged", "KEEPFOR", "600000")
-    wait_until(lambda: all("keep_for_ms 600000" in words(client, "aged") for client in clients), 10)
+    wait_until(lambda: all("keep_for_ms 600000" in words(client, "aged") for client in clients))
     [at] = clients[2].execute_command("BRANCH", "HEADS")
     for _ in range(20):
         clients[1].incr("n")
@@ -134,7 +134,7 @@ def test_the_past_is_kept_for_as_long_as_asked(sites):
     time.sleep(1)
     assert all(client.execute_command("AT", at, "GET", "n") == "0" for client in clients)
     clients[0].execute_command("KEYSPACE", "ALTER", "aged", "KEEPFOR", "500")
-    wait_until(lambda: all(state(client, "aged")["states"] <= 3 for client in clients), 20)
+    wait_until(lambda: all(state(client, "aged")["states"] <= 3 for client in clients))
 
 
 def words(client, keyspace: str) -> str:

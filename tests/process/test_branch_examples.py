@@ -32,7 +32,7 @@ def sites():
 def connected(sites, keyspace: str) -> list:
     for node in sites:
         with node.client() as client:
-            wait_until(lambda: keyspace in client.execute_command("KEYSPACE", "LIST"), 10)
+            wait_until(lambda: keyspace in client.execute_command("KEYSPACE", "LIST"))
     return [node.using(keyspace) for node in sites]
 
 

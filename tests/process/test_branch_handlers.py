@@ -44,7 +44,7 @@ def create(sites, name: str, *options: str) -> list:
         client.execute_command("KEYSPACE", "CREATE", name, "MODEL", "branch", *options)
     for node in sites:
         with node.client() as client:
-            wait_until(lambda: name in client.execute_command("KEYSPACE", "LIST"), 10)
+            wait_until(lambda: name in client.execute_command("KEYSPACE", "LIST"))
     return [node.using(name) for node in sites]
 
 
@@ -85,20 +85,20 @@ def test_a_handler_that_fails_loses_no_branch(sites, program, reason):
     clients = create(sites, name, "MERGE", "handler", "HANDLER", program)
     clients[0].set("k", "base")
     fork(sites, clients, k=["a", "b", "c"])
-    wait_until(lambda: len(heads(clients[0])) == 3, 20)
-    wait_until(lambda: clients[0].execute_command("MERGE", "HANDLER")["refused"] > 0, 20)
+    wait_until(lambda: len(heads(clients[0])) == 3)
+    wait_until(lambda: clients[0].execute_command("MERGE", "HANDLER")["refused"] > 0)
     shown = clients[0].execute_command("MERGE", "HANDLER")
     assert shown["merges"] == 0 and re.search(reason, shown["last-failure"])
     assert clients[0].get("k") == "a" and clients[1].get("k") == "b", "each goes on on its branch"
     # What the keyspace declares, and a better program, are taken up by every site.
     clients[0].execute_command("KEYSPACE", "ALTER", name, "UNRESOLVED", "newest")
     # One head each may be different heads, until the last merge has come everywhere.
-    wait_until(lambda: len({client.get("k") for client in clients}) == 1, 20)
+    wait_until(lambda: len({client.get("k") for client in clients}) == 1)
     all_see(clients, 1)
     clients[0].execute_command("KEYSPACE", "ALTER", name, "UNRESOLVED", "refuse", "HANDLER", LONGEST)
-    wait_until(lambda: all(client.execute_command("MERGE", "HANDLER")["source"] == LONGEST for client in clients), 10)
+    wait_until(lambda: all(client.execute_command("MERGE", "HANDLER")["source"] == LONGEST for client in clients))
     fork(sites, clients, k=["a", "bbbbbb", "c"])
-    wait_until(lambda: [client.get("k") for client in clients] == ["bbbbbb"] * 3, 20)
+    wait_until(lambda: [client.get("k") for client in clients] == ["bbbbbb"] * 3)
     all_see(clients, 1)
 
 
@@ -110,7 +110,7 @@ def test_a_merge_by_hand_can_ask_the_handler(sites):
     client.execute_command("MERGE", "BEGIN")
     assert client.execute_command("MERGE", "RESOLVE", "k", "HANDLER") == 1
     clients[0].execute_command("KEYSPACE", "ALTER", "by-hand", "HANDLER", FAILING)
-    wait_until(lambda: client.execute_command("MERGE", "HANDLER")["source"] == FAILING, 10)
+    wait_until(lambda: client.execute_command("MERGE", "HANDLER")["source"] == FAILING)
     with pytest.raises(redis.exceptions.ResponseError, match="not l"):
         client.execute_command("MERGE", "RESOLVE", "ALL", "HANDLER")
     # Neither a failure nor an end constraint that is not satisfied ends the merge.
@@ -202,7 +202,7 @@ def test_sites_that_sell_while_they_are_cut_apart_settle_by_themselves(sites):
     failed = [(state["failures"], state["last-failure"]) for state in shown]
     assert all(count == 0 for count, _ in failed), failed
     states = lambda client: len(json.loads(client.execute_command("BRANCH", "GRAPH", "JSON")))  # noqa: E731
-    wait_until(lambda: all(states(client) <= 3 for client in clients), 30)
+    wait_until(lambda: all(states(client) <= 3 for client in clients))
 
 
 def test_two_reasons_for_one_apology_are_settled(sites):

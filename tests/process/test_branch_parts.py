@@ -60,11 +60,11 @@ def test_keys_lie_in_partitions_and_every_process_serves_them(cluster):
     for number, key in enumerate(KEYS):
         for client in clients[:3]:
             assert client.get(key) == str(number) and client.hget(f"h{key}", "field") == str(number)
-    wait_until(lambda: all(client.get(KEYS[-1]) == str(len(KEYS) - 1) for client in clients[3:]), 20)
+    wait_until(lambda: all(client.get(KEYS[-1]) == str(len(KEYS) - 1) for client in clients[3:]))
     for region in "ab":
         site, records = role(cluster, region)
         assert site not in records and len(records) == 2
-        wait_until(lambda: sum(kept(cluster[name]) for name in records) >= 2 * len(KEYS), 10)
+        wait_until(lambda: sum(kept(cluster[name]) for name in records) >= 2 * len(KEYS))
         assert all(kept(cluster[name]) > 20 for name in records)
 
 
@@ -79,7 +79,7 @@ def test_transactions_watches_and_merges_are_as_elsewhere(cluster):
         pipe.set("n", "lost")
         with pytest.raises(redis.WatchError):
             pipe.execute()
-    wait_until(lambda: clients[3].get("n") == "2", 20)
+    wait_until(lambda: clients[3].get("n") == "2")
     cluster.do("cut a b")
     for _ in range(5):
         clients[0].incr("n")
@@ -87,8 +87,8 @@ def test_transactions_watches_and_merges_are_as_elsewhere(cluster):
     clients[0].sadd("s", "of a")
     clients[4].sadd("s", "of b")
     cluster.do("heal")
-    wait_until(lambda: all(client.get("n") == "12" for client in clients), 30)
-    wait_until(lambda: all(client.smembers("s") == {"of a", "of b"} for client in clients), 30)
+    wait_until(lambda: all(client.get("n") == "12" for client in clients))
+    wait_until(lambda: all(client.smembers("s") == {"of a", "of b"} for client in clients))
     session = cluster["a/3"].using("parted")
     state = heads(session)[0]
     clients[0].set("n", "other")
@@ -109,13 +109,13 @@ def test_a_process_with_records_that_is_down_refuses_its_keys_and_no_others(clus
     time.sleep(2)
     try:
         with cluster[site].using("parted") as client:
-            wait_until(lambda: outcome(client, keys[0]) != "LOADING", 10)
+            wait_until(lambda: outcome(client, keys[0]) != "LOADING")
             outcomes = [outcome(client, key) for key in keys]
         assert set(outcomes) == {"1", "UNAVAILABLE"}
     finally:
         cluster.do(f"restart {records[0]}")
     with cluster[site].using("parted") as client:
-        wait_until(lambda: all(outcome(client, key) == "1" for key in keys), 20)
+        wait_until(lambda: all(outcome(client, key) == "1" for key in keys))
 
 
 def outcome(client, key: str) -> str:

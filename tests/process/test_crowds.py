@@ -235,7 +235,7 @@ def test_transactions_on_many_keys_that_meet(cluster, partitions, concurrency):
 def test_a_transaction_of_thousands_of_commands_on_a_few_keys(cluster, options):
     """What a client's pipeline sends as one MULTI: each command sees those before it."""
     name = f"load-{options.replace(' ', '-')}"
-    commands, expected, counted, rounds = [], [], 0, 5_000
+    commands, expected, counted, rounds = [], [], 0, 2_000
     for number in range(rounds):
         commands += [("RPUSH", "list", f"v{number}"), ("HSET", "hash", f"f{number % 1000}", number), ("INCR", "count")]
         counted += 1

@@ -371,7 +371,7 @@ def test_a_process_that_was_away_forgets_what_was_dropped():
             use(client, "kept")
             assert client.get("kept:1") == "x" * 1000
         # Its data is in no file any more, once a checkpoint has taken the place of the log.
-        wait_until(lambda: not contains(cluster.folder, b"dropped:1"), 30)
+        wait_until(lambda: not contains(cluster.folder, b"dropped:1"), every=0.25)
         assert contains(cluster.folder, b"kept:1")
         assert cluster.stop() == 0
         cluster.start()

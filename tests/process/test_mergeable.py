@@ -23,7 +23,7 @@ def sites():
 def clients(sites):
     clients = [node.client(single_connection_client=True) for node in sites]
     for client in clients:
-        wait_until(lambda: "types" in client.execute_command("KEYSPACE", "LIST"), 10)
+        wait_until(lambda: "types" in client.execute_command("KEYSPACE", "LIST"))
         client.execute_command("KEYSPACE", "USE", "types")
     return clients
 
