@@ -113,10 +113,18 @@ fn a_shared_cache_without_versions_is_caught() {
     );
 }
 
-/// Corrections 31.
-#[test]
-fn a_tie_that_is_not_broken_alike_is_caught() {
-    assert_caught_with(&[Feature::CoarseClocks, Feature::FewKeys], 17..=56, paris::Mutant::OwnFirstAtATie);
+mod soak {
+    use super::*;
+
+    /// Corrections 31.
+    #[test]
+    fn a_tie_that_is_not_broken_alike_is_caught() {
+        assert_caught_with(
+            &[Feature::CoarseClocks, Feature::FewKeys],
+            17..=56,
+            paris::Mutant::OwnFirstAtATie,
+        );
+    }
 }
 
 #[test]

@@ -43,15 +43,19 @@ fn what_only_a_leader_recovered_is_in_the_history() {
     assert_passes(include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl"), 17);
 }
 
-/// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
-#[test]
-fn a_leader_that_begins_below_a_promise_is_caught() {
-    assert_caught(
-        &[Feature::Kills, Feature::ClockJumps],
-        80..=139,
-        paris::Mutant::PromiseForgotten.into(),
-        replication::Mutants::default(),
-    );
+mod soak {
+    use super::*;
+
+    /// Corrections 22: what was promised, published or proposed is below what the next leader stamps.
+    #[test]
+    fn a_leader_that_begins_below_a_promise_is_caught() {
+        assert_caught(
+            &[Feature::Kills, Feature::ClockJumps],
+            80..=139,
+            paris::Mutant::PromiseForgotten.into(),
+            replication::Mutants::default(),
+        );
+    }
 }
 
 #[test]

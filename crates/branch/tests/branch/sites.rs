@@ -577,38 +577,43 @@ fn memory_is_flat_over_an_hour_of_steady_load() {
     }
 }
 
-/// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "how long it runs")]
-fn states_stay_few_while_a_site_is_cut_off() {
-    let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
-    for seed in 0..seeds {
-        let mut world = World::new(
-            3,
-            Options { keep: Keep::states(0), collect: Collecting::Optimistic, ..Options::default() },
-            seed,
-        );
-        let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
-        world.cut = [(0, 2), (1, 2)].into();
-        counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
-        for site in 0..3 {
-            let census = world.sites[site].protocol().as_site().expect("it is a site").keyspace().census();
-            // 600 transactions at each, and the merges.
-            assert!(census.states < 40 && census.early > 500, "seed {seed}, site {site}: {census:?}");
-            assert!(census.versions < 500, "seed {seed}, site {site}: {census:?}");
-        }
-        if seed % 2 == 0 {
-            (0..3).for_each(|site| world.restart(site));
-        }
-        world.pass(Duration::from_millis(100));
-        world.cut.clear();
-        counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
-        world.pass(Duration::from_secs(10));
-        for site in 0..3 {
-            assert_eq!(world.heads(site), world.heads(0), "seed {seed}, site {site}");
-            assert_eq!(world.number(site, "all"), counted, "seed {seed}, site {site}");
-            let (states, ..) = occupied(&world, site);
-            assert!(states <= 3 && world.is_received(site), "seed {seed}, site {site}: {states} states");
+mod soak {
+    use super::*;
+
+    /// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "how long it runs")]
+    fn states_stay_few_while_a_site_is_cut_off() {
+        let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
+        for seed in 0..seeds {
+            let mut world = World::new(
+                3,
+                Options { keep: Keep::states(0), collect: Collecting::Optimistic, ..Options::default() },
+                seed,
+            );
+            let mut counted = steady(&mut world, 1, &mut [(0, 0, 0); 3]);
+            world.cut = [(0, 2), (1, 2)].into();
+            counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
+            for site in 0..3 {
+                let census =
+                    world.sites[site].protocol().as_site().expect("it is a site").keyspace().census();
+                // 600 transactions at each, and the merges.
+                assert!(census.states < 40 && census.early > 500, "seed {seed}, site {site}: {census:?}");
+                assert!(census.versions < 500, "seed {seed}, site {site}: {census:?}");
+            }
+            if seed % 2 == 0 {
+                (0..3).for_each(|site| world.restart(site));
+            }
+            world.pass(Duration::from_millis(100));
+            world.cut.clear();
+            counted += steady(&mut world, 1, &mut [(0, 0, 0); 3]);
+            world.pass(Duration::from_secs(10));
+            for site in 0..3 {
+                assert_eq!(world.heads(site), world.heads(0), "seed {seed}, site {site}");
+                assert_eq!(world.number(site, "all"), counted, "seed {seed}, site {site}");
+                let (states, ..) = occupied(&world, site);
+                assert!(states <= 3 && world.is_received(site), "seed {seed}, site {site}: {states} states");
+            }
         }
     }
 }
