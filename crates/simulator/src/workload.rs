@@ -484,9 +484,9 @@ fn counter_write(random: &mut Rng) -> counter::Operation {
     }
 }
 
-/// As much is added as is taken, so that the sum stays near the floors.
+/// More is taken than added, so that the sum stays near the floors.
 fn bounded_write(random: &mut Rng) -> Vec<u8> {
-    encode(&Operation::Counter(match random.u32(..3) {
+    encode(&Operation::Counter(match random.u32(..4) {
         0 => counter::Operation::Add { by: random.i64(1..8) },
         _ => counter::Operation::Take { by: random.i64(1..4), floor: 0 },
     }))
