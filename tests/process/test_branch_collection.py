@@ -24,7 +24,7 @@ def sites():
 def state(client, keyspace: str) -> dict:
     """What a site says of a keyspace, in numbers."""
     text = words(client, keyspace)
-    names = {"states": r"(\d+) states", "early": r"(\d+) of them collected early", "orphans": r"(\d+) waiting for a parent"}
+    names = {"states": r"(\d+) states", "early": r"(\d+) collected early", "orphans": r"(\d+) waiting for a parent"}
     return {name: int(re.search(pattern, text)[1]) for name, pattern in names.items()}
 
 

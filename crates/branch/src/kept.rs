@@ -30,6 +30,8 @@ struct Entry {
     commit: Commit,
     bytes: usize,
     since: Instant,
+    /// Every site has it: it is kept because it was collected early, or bears what was.
+    is_everywhere: bool,
 }
 
 /// A state that was collected early.
@@ -54,7 +56,9 @@ pub(crate) type Changes = BTreeMap<CompactKey, Change>;
 #[derive(Debug, Default)]
 pub struct Kept {
     entries: BTreeMap<StateId, Entry>,
-    bytes: usize,
+    /// How many of them some site may lack, and their bytes.
+    lacked: usize,
+    lacked_bytes: usize,
     early: BTreeMap<StateId, Early>,
     groups: BTreeMap<u64, Group>,
     /// The group of a state that bears some.
@@ -71,15 +75,27 @@ impl Kept {
             return;
         }
         let bytes = commit.size();
-        self.bytes += bytes;
-        self.entries.insert(commit.id, Entry { commit, bytes, since });
+        (self.lacked, self.lacked_bytes) = (self.lacked + 1, self.lacked_bytes + bytes);
+        self.entries.insert(commit.id, Entry { commit, bytes, since, is_everywhere: false });
     }
 
     /// Forgets a transaction.
     pub(crate) fn remove(&mut self, id: StateId) {
         debug_assert!(!self.is_early(id), "what was collected early is needed");
-        if let Some(entry) = self.entries.remove(&id) {
-            self.bytes -= entry.bytes;
+        if let Some(entry) = self.entries.remove(&id).filter(|entry| !entry.is_everywhere) {
+            (self.lacked, self.lacked_bytes) = (self.lacked - 1, self.lacked_bytes - entry.bytes);
+        }
+    }
+
+    /// Every site has this state. Its transaction is forgotten, unless it takes that to make a state anew that was collected
+    /// early: as long as a client of some site begins at such a state, which no time limits.
+    pub(crate) fn received(&mut self, id: StateId) {
+        if !self.is_early(id) && !self.bears(id) {
+            return self.remove(id);
+        }
+        if let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.is_everywhere) {
+            entry.is_everywhere = true;
+            (self.lacked, self.lacked_bytes) = (self.lacked - 1, self.lacked_bytes - entry.bytes);
         }
     }
 
@@ -98,9 +114,14 @@ impl Kept {
         self.entries.is_empty()
     }
 
-    /// About how many bytes they occupy.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// How many of them some site may lack.
+    pub fn lacked(&self) -> usize {
+        self.lacked
+    }
+
+    /// About how many bytes those occupy that some site may lack.
+    pub fn lacked_bytes(&self) -> usize {
+        self.lacked_bytes
     }
 
     /// The least id.

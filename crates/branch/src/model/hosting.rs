@@ -77,7 +77,7 @@ fn site_state(site: &Site) -> String {
         false => String::new(),
     };
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} of them \
+        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} \
          collected early, {} waiting for a parent, {} ceilings of clients{handler}",
         census.states,
         census.heads,

@@ -319,17 +319,14 @@ impl Gossip {
         }
     }
 
-    /// What every site has need not be kept.
-    /// In ascending order, so that what is needed to make a state anew that was collected early stays.
+    /// What every site has need not be kept, but for what it takes to make states anew that were collected early.
     fn trim(&mut self, keyspace: &mut Keyspace) {
         let seen = self.peers.values().map(|peer| keyspace.seen_by(&peer.present.heads));
         let seen: Vec<Bounds> = seen.collect();
-        while let Some(id) = keyspace.kept().first() {
-            let is_everywhere = seen.iter().all(|seen| keyspace.is_among(id, seen));
-            if keyspace.kept().is_early(id) || !is_everywhere {
-                break;
-            }
-            keyspace.kept_mut().remove(id);
+        let mut next = keyspace.kept().first();
+        while let Some(id) = next.filter(|id| seen.iter().all(|seen| keyspace.is_among(*id, seen))) {
+            next = keyspace.kept().after(id).map(|(id, _)| id);
+            keyspace.kept_mut().received(id);
         }
         let known = self.peers.values().map(|peer| peer.knows).min().unwrap_or(u64::MAX);
         self.gone.retain(|_, time| *time > known);

@@ -195,12 +195,12 @@ impl Site {
 
     /// How many states some other site may lack.
     pub fn unreceived(&self) -> usize {
-        self.keyspace.kept().len()
+        self.keyspace.kept().lacked()
     }
 
     /// About how many bytes the commits of these states occupy.
     pub fn queued_bytes(&self) -> usize {
-        self.keyspace.kept().bytes()
+        self.keyspace.kept().lacked_bytes()
     }
 
     /// Promises and collects until there is nothing more to collect, as if that took no time; for measurements.

@@ -298,9 +298,9 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
-        let kept = self.keyspace.kept().bytes();
+        let lacked = self.keyspace.kept().lacked_bytes();
         if transaction.written().next().is_some()
-            && let Some(error) = (self.gossip.is_full(kept, self.options.queue, now.instant))
+            && let Some(error) = (self.gossip.is_full(lacked, self.options.queue, now.instant))
                 .or_else(|| self.partitions_are_full())
         {
             self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);

@@ -527,6 +527,43 @@ fn a_site_refuses_writes_before_what_a_cut_queues_fills_its_memory() {
     assert_eq!((world.number(1, "n"), world.queued(0)), (written + 1, 0));
 }
 
+/// What a site collected early while it was cut off stays as long as a client of the other one may build on it. Nobody lacks that:
+/// the site's queue empties, keeps nothing that is written later, and does not refuse writes.
+#[test]
+fn a_queue_empties_although_a_client_stands_where_states_were_collected_early() {
+    let collect = Collecting::Optimistic;
+    let options = Options { keep: Keep::states(0), collect, queue: 10_000, ..Options::default() };
+    let mut world = World::new(2, options, 1);
+    let kept = |world: &World| {
+        let keyspace = world.sites[0].protocol().as_site().expect("it is a site").keyspace();
+        (keyspace.kept().len(), keyspace.census().early)
+    };
+    let write = |world: &mut World, times: usize| {
+        for _ in 0..times {
+            world.increment(0, &["n"]);
+            world.pass(Duration::from_millis(20));
+        }
+        world.pass(Duration::from_secs(5));
+    };
+    write(&mut world, 1);
+    let session = SessionId(9);
+    world.ask(1, Request::Own { session, words: &[b"BRANCH", b"CEILING"], steps: &[] });
+    world.pass(Duration::from_secs(1));
+    world.cut = [(0, 1)].into();
+    write(&mut world, 50);
+    world.cut.clear();
+    world.pass(Duration::from_secs(5));
+    let (transactions, early) = kept(&world);
+    assert!(early > 40 && transactions == early + 1, "{early} states early, {transactions} transactions");
+    assert!(world.is_received(0) && world.queued(0) == 0);
+    write(&mut world, 300);
+    assert_eq!(kept(&world), (transactions, early));
+    assert!(world.is_received(0) && world.queued(0) == 0);
+    world.ask(1, Request::Close { session });
+    world.pass(Duration::from_secs(2));
+    assert_eq!((kept(&world), world.number(1, "n")), ((0, 0), 351));
+}
+
 /// How many states and early ones, how many versions, and how many bytes are kept at a site.
 fn occupied(world: &World, site: usize) -> (usize, usize, usize) {
     let site = world.sites[site].protocol().as_site().expect("it is a site");
