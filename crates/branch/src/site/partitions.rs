@@ -337,7 +337,7 @@ impl Site {
                     reply.as_error().is_none_or(|error| !crate::Refusal::Elsewhere.is(&error))
                 }
                 Outlook::Refused(error) => {
-                    self.claim_refused(&parked.request);
+                    self.end_refused(&parked);
                     reply.error(&error);
                     true
                 }
@@ -353,15 +353,19 @@ impl Site {
         }
     }
 
-    /// For checkers: a transaction that was all of one request has ended, and done nothing.
-    fn claim_refused(&mut self, request: &[u8]) {
-        let whole = |request: &Request<'_>| {
-            matches!(request, Request::One { .. } | Request::Many { .. }).then(|| request.session())
+    /// A transaction that was all of one request has ended, and done nothing. Its session watches nothing any more.
+    fn end_refused(&mut self, parked: &Parked) {
+        let whole = |request: &Request<'_>| match request {
+            Request::One { session, .. } => Some((*session, false)),
+            Request::Many { session, watched, .. } => Some((*session, *watched)),
+            _ => None,
         };
-        if let Ok(Some(session)) = crate::asked::decoded(request, whole) {
-            self.claims.asking = session;
-            self.claims.ended(&[], None, &mut self.keyspace);
+        let Ok(Some((session, watched))) = crate::asked::decoded(&parked.request, whole) else { return };
+        if watched {
+            self.forget_watches(parked.session);
         }
+        self.claims.asking = session;
+        self.claims.ended(&[], None, &mut self.keyspace);
     }
 
     fn outlook(&mut self, parked: &Parked, now: Instant) -> Outlook {

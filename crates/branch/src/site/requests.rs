@@ -40,7 +40,12 @@ impl Site {
                 self.transact(session, &step, false, (now, random), &mut scratch, out)
             }
             Request::Many { steps, watched, .. } => {
-                self.transact(session, steps, *watched, (now, random), &mut scratch, out)
+                let done = self.transact(session, steps, *watched, (now, random), &mut scratch, out);
+                if *watched {
+                    // Also where it was refused before they were looked at.
+                    self.forget_watches(session);
+                }
+                done
             }
             Request::Watch { keys, .. } => self.watch(session, keys, now).map(|()| scratch.simple("OK")),
             Request::Unwatch { .. } => {
@@ -377,7 +382,7 @@ impl Site {
         watches.unwrap_or_default().iter().any(is_touched)
     }
 
-    fn forget_watches(&mut self, session: SessionId) {
+    pub(super) fn forget_watches(&mut self, session: SessionId) {
         if let Some(client) = self.clients.get_mut(session) {
             client.watches = Vec::new();
         }

@@ -6,7 +6,7 @@ mod cut;
 use anabranch_branch::site::{Merging, Options, Topology};
 use anabranch_branch::{Instance, Keep, Mutant, Mutants};
 use datatypes::{Operation, register};
-use protocol::{Durability, Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request};
+use protocol::{Durability, Durable, Input, KeyedOperation, Now, Packet, Replica, Replies, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{
@@ -343,6 +343,38 @@ fn a_partition_that_does_not_answer_refuses_its_keys_and_no_others() {
     world.start(12);
     world.pass(Duration::from_secs(1));
     keys.iter().for_each(|key| assert_eq!(world.number(10, key), 1));
+}
+
+/// As in Redis, `EXEC` ends a watch whatever comes of it.
+#[test]
+fn an_exec_that_is_refused_ends_the_watch() {
+    let mut world = World::new(1, options(), 3);
+    let keys: Vec<String> = (0..40).map(|key| format!("k{key}")).collect();
+    keys.iter().for_each(|key| world.set(10, key, "1"));
+    world.kill(12);
+    world.pass(Duration::from_secs(2));
+    let (served, refused): (Vec<_>, Vec<_>) =
+        keys.iter().partition(|key| world.get(10, key) == Said::Text("1".into()));
+    let (session, hash) = (SessionId(7), HashSeed(1));
+    let (watched, away) = (served[0].as_bytes(), refused[0].as_bytes());
+    let said = |world: &mut World, request: Request<'_>| {
+        let id = world.ask(10, request);
+        world.reply(id)
+    };
+    assert_eq!(
+        said(&mut world, Request::Watch { session, keys: &[(watched, hash.hash(watched))] }),
+        Said::Done
+    );
+    let operation = Operation::Register(register::Operation::Get);
+    let look = [Step::Key(KeyedOperation { key: away, hash: hash.hash(away), blind: false, operation })];
+    let exec = Request::Many { session, steps: &look, watched: true, multi: true };
+    assert!(matches!(said(&mut world, exec), Said::Refused(_)));
+    world.set(10, served[0], "2");
+    let begun = said(&mut world, Request::Own { session, words: &[b"BRANCH", b"BEGIN"], steps: &[] });
+    assert!(matches!(begun, Said::Text(_)), "{begun:?}");
+    world.set(10, served[0], "3");
+    let committed = said(&mut world, Request::Own { session, words: &[b"BRANCH", b"COMMIT"], steps: &[] });
+    assert_eq!(committed, Said::Absent, "nothing was watched, and nothing written");
 }
 
 #[test]
