@@ -69,15 +69,18 @@ impl<'d, 'h> Dag<'d, 'h> {
             standing.knows_parent = standing.is_own;
             return;
         }
-        if !is_led(transaction.transaction) && !standing.knows_parent {
-            // Whether it is the branch of the thread that the session shared, nobody knows here.
-            return;
-        }
+        // The thread that the session shared may have committed what this does not see: then the session comes back from it.
+        let may_come_back = !is_led(transaction.transaction) && !standing.knows_parent;
         for read in &branch.read {
             let is_own = standing.committed.is_none_or(|committed| self.descends(read, committed));
             let is_back = standing.read.is_some_and(|known| self.descends(known, read));
-            if is_own && !is_back {
-                standing.read = Some(read);
+            if !is_own || is_back {
+                continue;
+            }
+            match may_come_back {
+                false => standing.read = Some(read),
+                // It stands here, or where it stood before: it is certain to go on below that only where this does too.
+                true => standing.read = standing.read.filter(|known| self.descends(read, known)),
             }
         }
     }
