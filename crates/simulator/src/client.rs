@@ -220,6 +220,8 @@ impl Open {
                 };
                 (from, render_values(reply), Next::Ask)
             }
+            // `BRANCH BEGIN` heeds what the session watches, whatever the plan says.
+            Stage::Commit if is_null_array(reply) => (0, Vec::new(), Next::End(Outcome::Aborted)),
             Stage::Commit => (0, Vec::new(), Next::End(Outcome::Committed)),
             Stage::Abort => (0, Vec::new(), Next::End(Outcome::Aborted)),
         }

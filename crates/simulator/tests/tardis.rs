@@ -3,6 +3,7 @@
 //! catch those.
 
 use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
 use crate::support::options;
 use anabranch_simulator::{Feature, Options, TardisDeployment, run, run_seeds};
 use branch::Mutant;
@@ -48,6 +49,26 @@ fn types_of_our_own_are_merged_and_come_back_from_the_log() {
     let with = vec![Feature::Types];
     let summary = run("tardis", &Options { with, ..options(1, 4) }).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// A site that was cut off had collected states early, below one at which another site's client could still begin: it counted their
+/// transactions, and all that came later, as queued for others, which lacked nothing.
+#[test]
+fn what_was_collected_early_is_not_queued_while_a_client_may_begin_above_it() {
+    assert_passes(include_bytes!("scripts/tardis-early-above-a-client.jsonl"), 13);
+}
+
+/// The checker's mistake: a session that had written nothing read on another branch, by the state's name, and stood there then.
+#[test]
+fn a_session_that_has_only_read_may_go_to_another_branch() {
+    assert_passes(include_bytes!("scripts/tardis-reader-on-another-branch.jsonl"), 21);
+}
+
+/// The simulator's mistake: `BRANCH BEGIN` heeds a watch that was left, and its client took a commit that was stopped for one that
+/// took place.
+#[test]
+fn a_commit_that_a_watch_stops_did_not_take_place() {
+    assert_passes(include_bytes!("scripts/tardis-parts-stopped-by-a-watch.jsonl"), 13);
 }
 
 /// The driver's mistake, not the protocol's: processes made it while the log was being synced, since a site answers its clients itself.

@@ -224,12 +224,6 @@ impl Deployment for TardisDeployment {
         Level::Branch
     }
 
-    /// Where clients choose states, sites sometimes have several heads for longer than a minute (seed 10 of `tardis`, 14 of
-    /// `tardis-handler`).
-    fn off(&self) -> &[Feature] {
-        &[Feature::Constraints]
-    }
-
     /// Deadlines compare with clocks that the checker does not know; a lost disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
