@@ -51,6 +51,13 @@ fn a_leader_behind_the_base_judges_votes_as_those_who_gave_them() {
     assert_passes(include_bytes!("scripts/tapir-leader-behind-base.jsonl"), 20);
 }
 
+/// The leader's clock leaps by hours: it closed what its own gateway had begun though the others had refused that, and
+/// the gateway was refused by one or the others from then on.
+#[test]
+fn a_leader_whose_clock_leaps_by_hours_does_not_shut_its_own_gateway_out() {
+    assert_passes(include_bytes!("scripts/tapir-leader-with-a-clock-ahead.jsonl"), 9);
+}
+
 #[test]
 fn shards_move_while_everything_else_goes_wrong() {
     let mut moved = 0;

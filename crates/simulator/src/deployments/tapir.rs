@@ -118,12 +118,6 @@ impl Deployment for TapirDeployment {
         })
     }
 
-    /// A leader whose clock is hours ahead closes what its own gateway began, though the other replicas refused that, and refuses
-    /// everything below until their clocks have come there (`tapir-serializable`, seed 2000037).
-    fn off(&self) -> &[Feature] {
-        &[Feature::OneClockLeaps]
-    }
-
     /// Where the clocks of f+1 replicas were hours ahead, what committed is above every stamp that they believe when they are
     /// right again: who meets it waits.
     fn waits_for_clocks(&self) -> bool {

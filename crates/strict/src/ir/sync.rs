@@ -4,7 +4,8 @@
 //! ```text
 //!  leader                          replicas
 //!    |-- Sync(at, digests) ---------->|  durable: nothing new is born at or below `at`; fetches what it lacks
-//!    |<------- Synced(clear, digests)-|  the leader fetches what it lacks, and asks again until they are equal
+//!    |<------- Synced(clear, digests)-|  f have: so it is here from now on, durably
+//!    |                                |  the leader fetches what it lacks, and asks again until they are equal
 //!    |-- FinishSync(at) ------------->|  to those that are equal and hold no locks: durable `accepted`
 //!    |<--------------- SyncFinished --|  f+1: `at` is the stable base, told with the next Sync
 //! ```
@@ -14,7 +15,9 @@
 //! among the f+1 that were equal and clear in one view, and it voted before it raised its floor, as afterwards it
 //! refuses. So it held the locks when asked, or knew the end; and not being clear, or having an outcome that the others
 //! lack, stops the round. Hence whatever is still undecided below the base can never commit (its entries are dropped),
-//! and nothing that is unknown above what is trimmed has committed.
+//! and nothing that is unknown above what is trimmed has committed. The leader raises its own floor last: with a clock
+//! that is hours ahead it would be alone, as the others do not listen (`tapir/replica.rs`), and for hours refuse whatever
+//! is proposed to it. It, too, is looked at only once its floor is there.
 //!
 //! The second exchange makes that survive view changes. One replica alone may not use the base: another leader, which
 //! does not hear from it, might validate a tentative vote from outside the f+1 anew and let it commit. After f+1 have
@@ -41,6 +44,8 @@ struct Round {
     at: Timestamp,
     /// The leader's outcomes in the interval, when it was last compared.
     digests: BTreeMap<u64, Digest>,
+    /// Whose floor is there.
+    agreed: BTreeSet<usize>,
     /// Who had just these, and no locks.
     equal: BTreeSet<usize>,
     /// Who of them has been asked to accept since this was last said again.
@@ -108,9 +113,9 @@ impl<O: Operations> Replica<O> {
             let at = aligned(self.log.cut(self.points.base, limit, ROUND_GROUPS));
             let at = at.max(self.points.base);
             begun = at > self.points.base;
-            let (digests, equal, asked, finished) = Default::default();
-            self.sync.round = Some(Round { view: self.view, at, digests, equal, asked, finished });
-            self.set_points(|points| points.floor = points.floor.max(at), port);
+            let (digests, agreed, equal, asked, finished) = Default::default();
+            self.sync.round = Some(Round { view: self.view, at, digests, agreed, equal, asked, finished });
+            self.agree(port);
         }
         if let Some(round) = self.sync.round.as_mut().filter(|round| round.at > self.points.base) {
             self.sync.waited = self.sync.waited.saturating_add(1);
@@ -119,6 +124,25 @@ impl<O: Operations> Replica<O> {
         self.say_sync(port);
         self.finish(patience, app, port);
         begun
+    }
+
+    /// Gives a round up that ends above what is believed by now, and to which too few have agreed: the clock was wrong when
+    /// it began.
+    pub fn give_up_round(&mut self, latest: Timestamp) {
+        let needed = self.quorum();
+        self.sync.round.take_if(|round| round.at > latest && round.agreed.len() + 1 < needed);
+    }
+
+    /// Raises the leader's own floor, once those of f others are there.
+    fn agree(&mut self, port: &mut impl Port<O>) {
+        let needed = self.quorum();
+        let Some(Round { at, .. }) =
+            self.sync.round.as_ref().filter(|round| round.agreed.len() + 1 >= needed)
+        else {
+            return;
+        };
+        let at = *at;
+        self.set_points(|points| points.floor = points.floor.max(at), port);
     }
 
     /// Transactions need no leader, but without one nothing is closed, and records grow as long as it is away. A follower
@@ -259,11 +283,13 @@ impl<O: Operations> Replica<O> {
         self.compare_anew();
         let base = self.points.base;
         let Some(round) = self.sync.round.as_mut().filter(|round| round.at == at) else { return };
+        round.agreed.insert(member);
         if clear && summary.points.base == base && summary.digests == round.digests {
             round.equal.insert(member);
         } else {
             round.equal.remove(&member);
         }
+        self.agree(port);
         self.finish(u32::MAX, app, port);
     }
 
@@ -292,6 +318,7 @@ impl<O: Operations> Replica<O> {
             self.sync.round.take_if(|_| idle);
             return;
         }
+        debug_assert!(at <= self.points.floor, "whoever is equal has agreed");
         let to: Vec<usize> = equal.difference(asked).copied().collect();
         self.set_points(|points| points.accepted = points.accepted.max(at), port);
         for member in &to {

@@ -546,6 +546,7 @@ impl Replica {
         let alone = self.options.mutants.has(Mutant::ForgetAlone);
         let forgettable = if alone { self.aged } else { forgettable };
         let still = self.stands_still(now.instant);
+        self.ir.give_up_round(latest(now.wall, &self.options));
         let mut port = Wires { out, options: &self.options, now: now.instant };
         if self.ir.on_sync_timer(limit, self.options.sync_patience, &mut self.state, &mut port) {
             (self.round, self.next_round) = (Some((now.instant, base)), now.instant + lag / ROUNDS_PER_LAG);

@@ -5,7 +5,7 @@ use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options, Replica};
 use anabranch_strict::{Mutant, Mutants};
 use std::time::Duration;
-use types::{Address, Timestamp};
+use types::{Address, Timestamp, WallTime};
 
 pub fn options() -> Options {
     Options {
@@ -242,6 +242,68 @@ fn no_timestamp_far_above_the_clock_of_the_replicas_is_accepted() {
         let at = claims[0].commit.expect("committed").at;
         assert!(at.wall() < network.wall(Duration::ZERO), "no clock was dragged along");
     }
+}
+
+const HOURS: i64 = 3 * 3_600_000_000;
+
+fn floors(network: &Network) -> Vec<Timestamp> {
+    network.replicas().map(|(_, replica)| replica.points().floor).collect()
+}
+
+/// The clock of a process leaps that leads the shard and has a gateway. What the gateway proposes first only its own
+/// replica believes, which would close that alone and refuse whatever is born before.
+#[test]
+fn a_leader_whose_clock_leaps_closes_nothing_that_the_others_do_not_believe() {
+    let mut network = Network::new(14, 1, 3, 2, &options());
+    let leap = |network: &mut Network, by: i64| {
+        for at in [address(1, Some(0)), address(1, None)] {
+            network.set_skew(at, by);
+        }
+    };
+    let serve = |network: &mut Network| {
+        let end = network.now + Duration::from_millis(1000);
+        while network.now < end {
+            for process in [1, 2] {
+                let began = network.now;
+                assert_eq!(text(&network.one(process, &network.set("a", "1"))), "OK");
+                assert!(network.now - began < Duration::from_millis(200), "{:?}", network.now - began);
+            }
+            network.run_for(Duration::from_millis(5));
+        }
+        let wall = network.wall(Duration::ZERO);
+        assert!(floors(network).iter().all(|floor| floor.wall() < wall), "nobody refuses what is born now");
+    };
+    serve(&mut network);
+    leap(&mut network, HOURS);
+    serve(&mut network);
+    let before = bases(&network);
+    leap(&mut network, 0);
+    // Until it has forgotten how old what others proposed was by its clock.
+    (0..8).for_each(|_| serve(&mut network));
+    assert!(bases(&network).iter().zip(before).all(|(base, before)| *base > before), "it goes on");
+    let views: Vec<u64> = network.replicas().map(|(_, replica)| replica.view()).collect();
+    assert_eq!(views, [0, 0, 0], "without another leader");
+}
+
+/// A replica whose clock was hours ahead has heard Sync of a leader whose clock was so, too.
+#[test]
+fn a_floor_that_one_replica_has_alone_holds_nobody_up() {
+    let mut network = Network::new(15, 1, 3, 2, &options());
+    let (leader, third) = (address(1, Some(0)), address(3, Some(0)));
+    network.set_skew(third, HOURS);
+    let ahead = WallTime(network.wall(Duration::ZERO).0 + HOURS as u64);
+    let at = Timestamp::from_wall(ahead);
+    let (above, forgettable, summary) = Default::default();
+    let message = Ir::Sync { view: 0, at, above, forgettable, summary };
+    network.hand(leader, third, Message::Ir { message });
+    network.set_skew(third, 0);
+    assert_eq!(replica(&network, 3, 0).points().floor, at);
+    for process in [1, 2, 1, 2] {
+        let began = network.now;
+        assert_eq!(text(&network.one(process, &network.set("a", "1"))), "OK");
+        assert!(network.now - began <= 6 * network.delay, "{:?}", network.now - began);
+    }
+    assert!(replica(&network, 1, 0).committed().all(|(_, born)| born < at), "nobody follows it");
 }
 
 /// Replica 3 asks the leader for outcomes. One more is executed after the leader has answered, the interval is closed, and

@@ -55,6 +55,8 @@ pub struct Tapir {
     clock: HybridClock,
     /// By how many microseconds the own clock is ahead of what a quorum of replicas believes; taken off it.
     ahead: u64,
+    /// The own clock when that was found. If it is below this again, it was set right since.
+    found_at: WallTime,
     /// The greatest timestamp that was committed at.
     committed: Timestamp,
     settlements: BTreeMap<u64, Settlement>,
@@ -89,6 +91,7 @@ impl CommitProtocol for Tapir {
         Tapir {
             clock: HybridClock::new(CLOCK_BOUND),
             ahead: 0,
+            found_at: WallTime(0),
             committed: Timestamp::ZERO,
             settlements: BTreeMap::new(),
             preferred: BTreeMap::new(),
@@ -215,7 +218,16 @@ impl CommitProtocol for Tapir {
 impl Tapir {
     /// The own clock, corrected where replicas have found it too far ahead.
     fn wall(&self, wall: WallTime) -> WallTime {
-        WallTime(wall.0.saturating_sub(self.ahead))
+        let ahead = if wall < self.found_at { 0 } else { self.ahead };
+        WallTime(wall.0.saturating_sub(ahead))
+    }
+
+    /// A timestamp above every one given before, by the corrected clock.
+    fn tick(&mut self, wall: WallTime) -> Timestamp {
+        if wall < self.found_at {
+            (self.ahead, self.found_at) = (0, WallTime(0));
+        }
+        self.clock.tick(self.wall(wall))
     }
 
     /// A quorum of replicas believes no timestamp above `latest`, which is their clock and the bound: from now on stamps
@@ -223,11 +235,20 @@ impl Tapir {
     /// at, for the sake of sessions; elsewhere validation alone decides, and another shard may have believed more.
     fn correct_clock(&mut self, latest: Timestamp, options: &Options, wall: WallTime) {
         let theirs = latest.wall().0.saturating_sub(options.clock_bound.as_micros() as u64);
-        self.ahead = wall.0.saturating_sub(theirs);
+        (self.ahead, self.found_at) = (wall.0.saturating_sub(theirs), wall);
         self.clock = HybridClock::new(CLOCK_BOUND);
         if options.isolation == Isolation::Serializable {
             self.clock.recover(self.committed);
         }
+    }
+
+    /// A quorum of replicas accepts nothing that is born at or below a floor: from now on births are where the leader's
+    /// clock is by now, or the floor would soon pass them again. If the own clock was set right meanwhile, less is taken
+    /// off it.
+    fn follow_floor(&mut self, floor: Timestamp, options: &Options, wall: WallTime) {
+        let theirs = WallTime(floor.wall().0 + options.sync_lag.as_micros() as u64);
+        self.ahead = self.ahead.min(wall.0.saturating_sub(theirs.0));
+        self.clock.recover(Timestamp::from_wall(theirs));
     }
 }
 

@@ -89,8 +89,7 @@ impl Coordinator {
     /// A timestamp above everything observed and everything that replicas asked for (Corrections 2).
     fn timestamp_above(&mut self, floor: Timestamp, step: &Step<'_, '_>) -> Timestamp {
         self.protocol.clock.recover(floor);
-        let wall = self.protocol.wall(step.now.wall);
-        self.protocol.clock.tick(wall)
+        self.protocol.tick(step.now.wall)
     }
 
     pub(super) fn tally(&self, shard: u16) -> Tally<super::super::operation::Transactions> {
@@ -158,10 +157,10 @@ impl Coordinator {
             {
                 self.expiring.learn(&blind.key);
             }
-            if let Vote::Late { floor } = reply.result {
-                // Where the leader's clock is by now, or the floor would soon pass this one again.
-                let lag = self.options.sync_lag.as_micros() as u64;
-                self.protocol.clock.recover(Timestamp::from_wall(WallTime(floor.wall().0 + lag)));
+            if let Vote::Late { .. } = reply.result
+                && let Some(floor) = floor_of(&votes.tally, self.topology.replicas(shard).len())
+            {
+                self.protocol.follow_floor(floor, &self.options, step.now.wall);
             }
             if reply.result == Vote::Abort {
                 self.prefer(shard, member, step.now.instant);
@@ -198,7 +197,8 @@ impl Coordinator {
     }
 
     /// When the slow path is due at a shard that has f+1 votes: once a fast quorum has become impossible, or is no
-    /// longer expected. Where only clocks that are behind stand in the way of accepting, the others are waited for.
+    /// longer expected. Where only clocks that are behind, or floors that others need not have, stand in the way of
+    /// accepting, the others are waited for.
     pub(super) fn slow_at(&self, preparing: &Preparing, shard: u16, votes: &ShardVotes) -> Option<Instant> {
         let tally = &votes.tally;
         if tally.succeeded().is_some() || tally.finalizing().is_some() || !tally.may_choose() {
@@ -486,12 +486,27 @@ fn believed(tally: &Tally<super::super::operation::Transactions>, members: usize
     Some(latest[place]).filter(|latest| *latest < Timestamp::MAX)
 }
 
-/// True if some replicas have not accepted only because their clock is too far behind, and enough others still may.
+/// The least floor above which f+1 replicas may be, as far as is known: that of fewer than f+1 holds nobody up, and may be
+/// far ahead of what the others believe. `None` if so many may accept whatever the birth.
+fn floor_of(tally: &Tally<super::super::operation::Transactions>, members: usize) -> Option<Timestamp> {
+    let floors = tally.results().filter_map(|(_, vote, _)| match vote {
+        Vote::Late { floor } => Some(floor),
+        _ => None,
+    });
+    let mut floors: Vec<Timestamp> = floors.collect();
+    floors.sort_unstable();
+    let place = floors.len().checked_sub(quorum(members))?;
+    Some(floors[place])
+}
+
+/// True if some replicas have not accepted only because their clock is too far behind, or their floor too far ahead, and
+/// enough others still may.
 fn may_be_believed(tally: &Tally<super::super::operation::Transactions>, members: usize) -> bool {
     let count = |like: fn(&Vote) -> bool| tally.results().filter(|(_, vote, _)| like(vote)).count();
     let accepted = count(|vote| *vote == Vote::PrepareOk);
-    let early = count(|vote| matches!(vote, Vote::Early { .. }));
-    early > 0 && members + accepted - tally.replied() >= quorum(members)
+    let alone = count(|vote| matches!(vote, Vote::Early { .. } | Vote::Late { .. }));
+    let needed = quorum(members);
+    alone > 0 && accepted < needed && members + accepted - tally.replied() >= needed
 }
 
 /// Which invocation a refusal names.
