@@ -206,8 +206,15 @@ impl Coordinator {
         }
         let (asked, longest) = (preparing.sent_at, self.options.fast_timeout);
         let quorum_at = votes.quorum_at.unwrap_or(asked);
-        if may_be_believed(tally, self.topology.replicas(shard).len()) {
-            return Some(asked + self.options.resend_every);
+        let members = self.topology.replicas(shard).len();
+        if may_be_believed(tally, members) {
+            // Of a far one that may be what a transaction needs at every try.
+            let missing =
+                (0..members).filter(|member| tally.results().all(|(replied, ..)| replied != *member));
+            let until = |member| {
+                self.protocol.replicas.expected_until(shard, member, asked, self.options.resend_every)
+            };
+            return missing.map(until).chain([asked + self.options.resend_every]).max();
         }
         let until =
             |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
