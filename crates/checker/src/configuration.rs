@@ -6,11 +6,14 @@ use crate::replay::{Cells, execute_at};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// A place in the claimed order.
+type Place = (u64, [u64; 3]);
+
 /// A transaction that a search puts in order.
 pub(crate) struct Item<'h> {
     pub transaction: Decoded<'h>,
     /// Where it is to be tried first.
-    pub place: Option<(u64, [u64; 3])>,
+    pub place: Option<Place>,
     /// When it looked at deadlines, in milliseconds.
     pub now_millis: u64,
     /// True if it may stand only where it changes nothing.
@@ -32,10 +35,12 @@ impl Item<'_> {
         self.transaction.transaction.responded.filter(|_| self.is_certain()).unwrap_or(u64::MAX)
     }
 
-    /// In which order they are tried: those without a place, by their places, and what need not stand anywhere last.
-    fn rank(&self) -> (u8, Option<(u64, [u64; 3])>, u64) {
+    /// In which order they are tried, where `last` is the highest place taken: those without a place, by their places, and
+    /// last what need not stand anywhere, which includes what was passed over at its place because it changed nothing there.
+    fn rank(&self, last: Option<Place>) -> (u8, Option<Place>, u64) {
         let class = match (self.is_certain(), self.place) {
             (true, None) => 0,
+            (false, place) if place < last => 2,
             (_, Some(_)) => 1,
             (false, None) => 2,
         };
@@ -58,6 +63,8 @@ pub(crate) struct Configuration<'i, 'h> {
     items: &'i [Item<'h>],
     lines: Vec<Line>,
     taken: Vec<bool>,
+    /// The highest place of the first one taken, of the first two, and so on.
+    highest: Vec<Option<Place>>,
     /// How many that must stand somewhere have not been taken.
     certain_left: usize,
     state: Cells<'h>,
@@ -82,6 +89,7 @@ impl<'i, 'h> Configuration<'i, 'h> {
             items,
             lines: members.into_values().map(line).collect(),
             taken: vec![false; items.len()],
+            highest: Vec::new(),
             certain_left: items.iter().filter(|item| item.is_certain()).count(),
             state: Cells::default(),
             fingerprint: (0, 0),
@@ -116,7 +124,8 @@ impl<'i, 'h> Configuration<'i, 'h> {
             let may_begin = open.take_while(|index| self.items[*index].invoked() <= end);
             next.extend(may_begin.filter(|index| !self.taken[*index]));
         }
-        next.sort_by_key(|index| std::cmp::Reverse((self.items[*index].rank(), *index)));
+        let last = self.highest.last().copied().flatten();
+        next.sort_by_key(|index| std::cmp::Reverse((self.items[*index].rank(last), *index)));
         next
     }
 
@@ -136,16 +145,18 @@ impl<'i, 'h> Configuration<'i, 'h> {
         if changes {
             self.exchange(&before, after);
         }
+        self.highest.push(self.highest.last().copied().flatten().max(item.place));
         self.mark(index, true);
         Some((before, changes))
     }
 
-    /// Takes one back.
+    /// Takes back the one taken last.
     pub fn put_back(&mut self, index: usize, before: Cells<'h>) {
         let after = self.state.touched(&self.items[index].transaction);
         if after != before {
             self.exchange(&after, before);
         }
+        self.highest.pop();
         self.mark(index, false);
         for line in &mut self.lines {
             (line.first_begin, line.first_end) = (0, 0);

@@ -2,6 +2,7 @@
 
 use crate::anomalies::support::{DELETE, GET, History, add, increment, write};
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_asked};
+use datatypes::{Operation, set};
 
 fn violations(history: &History) -> Vec<(Check, String)> {
     let report = check(&history.0, Level::StrictSerializable);
@@ -111,4 +112,20 @@ fn a_search_of_what_was_asked_for_leaves_out_what_nobody_asked_for() {
     };
     assert!(matches!(read("\"b\""), SearchOutcome::Serial(_)));
     assert_eq!(read("\"c\""), SearchOutcome::Impossible);
+}
+
+/// A client in doubt adds a member that is there already, another one deletes the set. That the addition did not take effect behind
+/// that shows only at the end, behind 24 others in any order.
+#[test]
+fn a_search_does_not_come_back_to_what_changed_nothing_at_its_place() {
+    let mut history = History::default();
+    history.transaction(1, 0, 10).step("s", add("a"), Some("(integer) 1")).at(1);
+    history.transaction(2, 20, 30).step("s", add("a"), None).at(2).without_effects().unknown();
+    history.transaction(3, 40, 50).step("s", DELETE, Some("(integer) 1")).at(3);
+    for place in 0..24 {
+        history.transaction(4 + place, 60, 100).step("s", add(&place.to_string()), None).at(4 + place);
+    }
+    let contains = Operation::Set(set::Operation::Contains { member: b"a" });
+    history.transaction(1, 110, 120).step("s", contains, Some("(integer) 0")).at(30);
+    assert!(matches!(search_asked(&history.0, 1_000), SearchOutcome::Serial(_)));
 }
