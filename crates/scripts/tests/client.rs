@@ -106,11 +106,11 @@ fn nothing_goes_on_for_ever() {
         );
     }
     // What executes few instructions that take long ends too, and lets others have their turn.
-    let mut scripts = self::scripts().with_limits(u64::MAX, Duration::from_millis(200));
+    let mut scripts = self::scripts().with_limits(u64::MAX, Duration::from_secs(1));
     let heavy = "local s = ('x'):rep(1e6) while true do local t = s:rep(10) end";
     let (end, pauses) = end_of(&mut *begin(&mut scripts, heavy));
     assert!(
-        matches!(&end, Event::Fails(error) if error.message.contains("computed for more than 200 ms")),
+        matches!(&end, Event::Fails(error) if error.message.contains("computed for more than 1000 ms")),
         "{end:?}"
     );
     assert!(pauses > 0, "{pauses}");
@@ -131,7 +131,8 @@ fn nothing_goes_on_for_ever() {
 
 #[test]
 fn memory_is_bounded_and_given_back() {
-    let mut scripts = scripts();
+    // However slow the processor is.
+    let mut scripts = scripts().with_limits(u64::MAX, Duration::from_secs(60));
     for source in [
         "local t = {} for i = 1, 1e8 do t[i] = tostring(i) .. 'x' end",
         "return string.rep('x', 1e9)",
