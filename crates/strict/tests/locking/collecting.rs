@@ -59,7 +59,7 @@ fn deaths(coordinator: bool) -> impl Iterator<Item = Death> {
 /// it has.
 #[test]
 fn leaders_may_die_at_any_moment() {
-    for death in deaths(false) {
+    for death in crate::some_of(deaths(false)) {
         assert_eq!(with(death), (Some("1 1".to_owned()), "2 2".to_owned()), "{death:?}");
     }
 }
@@ -68,7 +68,7 @@ fn leaders_may_die_at_any_moment() {
 #[test]
 fn leaders_may_die_with_the_coordinator() {
     let (mut undone, mut done) = (0, 0);
-    for death in deaths(true) {
+    for death in crate::some_of(deaths(true)) {
         match with(death).1.as_str() {
             "1 1" => undone += 1,
             "2 2" => done += 1,
@@ -143,7 +143,7 @@ fn a_coordinator_whose_time_is_over_tells_nobody_but_the_leader_that_may_have_de
     for coordinates in [Coordinates::Participant, Coordinates::LastAgent] {
         let cases = PROCESSES.into_iter().flat_map(|gateway| [(gateway, 0), (gateway, 1)]);
         let ended: Vec<String> = cases
-            .flat_map(|case| (0..60).map(move |quarters| (case, quarters)))
+            .flat_map(|case| crate::some_of(0..60).map(move |quarters| (case, quarters)))
             .filter_map(|(case, quarters)| given_up_at_its_deadline(coordinates, case, quarters))
             .collect();
         assert!(

@@ -472,23 +472,18 @@ fn options() -> Options {
     Options { quorum_reads: false, prepared_timeout: Duration::from_millis(300), ..Options::default() }
 }
 
-/// Every fourth of these seeds; `cargo xtask soak` runs all.
-fn seeds(all: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
-    all.step_by(if crate::soaks() { 1 } else { 4 })
-}
-
 #[test]
 fn every_result_fits_the_order_of_stamps_and_real_time() {
     let mut committed = 0;
-    for seed in seeds(1..26) {
+    for seed in crate::some_of(1..26) {
         committed += run(seed, 3, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 16 * seeds(1..26).count(), "{committed} committed");
+    assert!(committed > 16 * crate::some_of(1..26).count(), "{committed} committed");
 }
 
 #[test]
 fn with_five_replicas_too() {
-    for seed in seeds(100..107) {
+    for seed in crate::some_of(100..107) {
         run(seed, 5, &options(), 40).unwrap_or_else(|violation| panic!("{violation}"));
     }
 }
@@ -496,11 +491,11 @@ fn with_five_replicas_too() {
 #[test]
 fn types_that_users_define_fit_it_too() {
     let mut committed = 0;
-    for seed in seeds(200..221) {
+    for seed in crate::some_of(200..221) {
         committed +=
             run_with(seed, 3, &options(), 60, true).unwrap_or_else(|violation| panic!("{violation}"));
     }
-    assert!(committed > 23 * seeds(200..221).count(), "{committed} committed");
+    assert!(committed > 23 * crate::some_of(200..221).count(), "{committed} committed");
 }
 
 #[test]
