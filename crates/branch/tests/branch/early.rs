@@ -135,10 +135,9 @@ impl Cut {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how long it runs")]
 fn what_was_collected_early_comes_back_as_it_was() {
     let mut back = 0;
-    let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 3000 } else { 25 };
+    let seeds = if crate::soaks() { 3000 } else { 25 };
     for seed in 0..seeds {
         let mut cut = Cut::new(seed, Mutants::default());
         for step in 0..120 {

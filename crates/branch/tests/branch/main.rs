@@ -16,3 +16,14 @@ mod paper;
 mod parts;
 mod reading;
 mod sites;
+
+/// Whether `cargo xtask soak` runs these tests, with more of everything.
+#[expect(clippy::disallowed_methods, reason = "how long tests run")]
+fn soaks() -> bool {
+    std::env::var_os("ANABRANCH_SOAK").is_some()
+}
+
+/// Every fourth of these seeds; `cargo xtask soak` goes through all.
+fn some_of(seeds: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+    seeds.step_by(if soaks() { 1 } else { 4 })
+}

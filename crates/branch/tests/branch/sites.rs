@@ -377,12 +377,12 @@ fn a_number_that_was_set_is_added_to_on_three_branches() {
 
 #[test]
 fn increments_at_cut_and_restarted_sites_are_counted_once() {
-    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, false));
+    crate::some_of(0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, false));
 }
 
 #[test]
 fn sites_that_lose_their_disks_learn_everything_from_another_one() {
-    (0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, true));
+    crate::some_of(0..120).for_each(|seed| count(seed, 2 + seed as usize % 3, true));
 }
 
 /// The states on which the others stand have long been taken out everywhere; a client asks before the site has heard of
@@ -593,9 +593,9 @@ fn steady(world: &mut World, minutes: u64, most: &mut [(usize, usize, usize); 3]
 
 /// Figure 13 of the paper, over sites: an hour of steady load, or two minutes of it, occupies what its first minute does.
 #[test]
-#[expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "how long it runs, and what it saw")]
+#[expect(clippy::disallowed_macros, reason = "what it saw")]
 fn memory_is_flat_over_an_hour_of_steady_load() {
-    let minutes = if std::env::var_os("ANABRANCH_SOAK").is_some() { 60 } else { 2 };
+    let minutes = if crate::soaks() { 60 } else { 2 };
     for collect in [Collecting::Pessimistic, Collecting::Optimistic] {
         let mut world = World::new(3, Options { keep: Keep::states(0), collect, ..Options::default() }, 1);
         let (mut early, mut late) = ([(0, 0, 0); 3], [(0, 0, 0); 3]);
@@ -619,9 +619,8 @@ mod soak {
 
     /// While one of three sites is cut off, the others keep few states and versions; it does so too. Then nothing is lost.
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "how long it runs")]
     fn states_stay_few_while_a_site_is_cut_off() {
-        let seeds = if std::env::var_os("ANABRANCH_SOAK").is_some() { 20 } else { 1 };
+        let seeds = if crate::soaks() { 20 } else { 1 };
         for seed in 0..seeds {
             let mut world = World::new(
                 3,
