@@ -27,7 +27,7 @@ const ONCE: &[Step] = &[
     },
     Step {
         name: "evidence",
-        about: "process tests marked `soak`: the bench commands, the whole differential test",
+        about: "process tests marked `soak`: the bench commands, further variants of the others",
         run: |workspace| run_process_tests(workspace, Length::Left),
     },
 ];
@@ -45,7 +45,7 @@ const ROUND: &[Step] = &[
     },
     Step {
         name: "kills",
-        about: "kill -9, random sequences and regions cut apart, for long",
+        about: "kill -9, random sequences, regions cut apart and what they spill, for long",
         run: |workspace| run_process_tests(workspace, Length::Long),
     },
 ];
@@ -170,6 +170,7 @@ fn properties(workspace: &Workspace) -> Result<()> {
 fn features(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
     tests.args(["-p", "anabranch-simulator", "-p", "anabranch-branch", "-p", "anabranch-strict"]);
+    tests.args(["-p", "anabranch-causal"]);
     tests.args(["--lib", "--tests", "--", "--skip", "model::", "--skip", suite::SOAK]);
     run(tests.env("ANABRANCH_SOAK", "1"))
 }

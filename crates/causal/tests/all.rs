@@ -4,3 +4,14 @@ mod hosting;
 mod model;
 mod survivors;
 mod wren;
+
+/// Whether `cargo xtask soak` runs these tests, with more of everything.
+#[expect(clippy::disallowed_methods, reason = "how long tests run")]
+fn soaks() -> bool {
+    std::env::var_os("ANABRANCH_SOAK").is_some()
+}
+
+/// Every third of these seeds or moments; `cargo xtask soak` goes through all.
+fn some_of<T>(all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    all.step_by(if soaks() { 1 } else { 3 })
+}

@@ -134,9 +134,9 @@ fn survivors_go_on_with_what_they_hold() {
 /// Whoever asks for it, and wherever it is when a region burns down: all of a transaction is there in the end, or nothing.
 #[test]
 fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
-    let mut kept = 0;
+    let (mut kept, mut all) = (0, 0);
     for gateway in [0, 1, 2] {
-        for pause in (0..160).step_by(16) {
+        for pause in crate::some_of((0..160).step_by(16)) {
             let mut world = world(Mutants::default());
             add(&mut world, 1, &[0, 1, 2], 1);
             world.run_ms(500);
@@ -151,7 +151,7 @@ fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
             world.run_ms(4_000);
             let seen = agreed(&mut world, &[0, 1], &about);
             assert!(seen == [1, 1, 1] || seen == [11, 11, 11], "{about}: {seen:?}");
-            kept += usize::from(seen[0] == 11);
+            (kept, all) = (kept + usize::from(seen[0] == 11), all + 1);
             // Whose transaction was given up is told first.
             client(0).one(&mut world, &keys[0], GET);
             add(&mut world, 0, &[0, 1, 2], 100);
@@ -160,7 +160,7 @@ fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
             assert_eq!(agreed(&mut world, &[0, 1], &about), later, "{about}");
         }
     }
-    assert!(kept > 0 && kept < 60, "both happen: {kept}");
+    assert!(kept > 0 && kept < all, "both happen: {kept} of {all}");
 }
 
 /// Partition 1 of region 1 is down, so that region 0 writes it in region 2, and hears nothing of what is written there.
@@ -337,7 +337,7 @@ fn survivors_that_forward_nothing_are_found_out() {
 /// Whoever dies whenever, the survivors agree.
 #[test]
 fn survivors_that_die_meanwhile_agree() {
-    for pause in (0..3_000).step_by(150) {
+    for pause in crate::some_of((0..3_000).step_by(150)) {
         let mut world = world(Mutants::default());
         half_elsewhere(&mut world);
         let about = format!("after {pause} ms");
@@ -397,7 +397,7 @@ fn shown_during(world: &mut World, ms: u64) -> Timestamp {
 #[test]
 fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
     for (fan_out, above) in [(1, &[0][..]), (1, &[0, 1]), (2, &[0])] {
-        for pause in (0..300).step_by(100) {
+        for pause in crate::some_of((0..300).step_by(100)) {
             let mut world = world_of_trees(fan_out);
             let about = format!("fan-out {fan_out}, {above:?}, after {pause} ms");
             above.iter().for_each(|index| world.crash(replica(0, *index)));
@@ -427,7 +427,7 @@ fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
 /// The second loss comes while the first one is being dealt with, and takes with it what only it had of the first.
 #[test]
 fn a_second_region_may_be_lost_meanwhile() {
-    for pause in (0..3_500).step_by(500) {
+    for pause in crate::some_of((0..3_500).step_by(500)) {
         let mut world = world_of(4, 3, Mutants::default());
         let about = format!("after {pause} ms");
         add(&mut world, 3, &[0, 1, 2, 3], 1);

@@ -190,7 +190,7 @@ fn survivors_that_forward_nothing_are_found_out() {
 /// Whoever dies whenever, the survivors agree.
 #[test]
 fn survivors_that_die_meanwhile_agree() {
-    for pause in (0..1_500).step_by(90) {
+    for pause in crate::some_of((0..1_500).step_by(90)) {
         let mut world = world(3, Mutants::default());
         add(&mut world, 2, 1);
         world.run_ms(300);
@@ -256,7 +256,7 @@ fn an_evicted_region_that_comes_back_serves_nothing() {
 /// The second loss comes while the first one is being dealt with, and takes with it what only it had of the first.
 #[test]
 fn a_second_region_may_be_lost_meanwhile() {
-    for pause in (0..1_200).step_by(150) {
+    for pause in crate::some_of((0..1_200).step_by(150)) {
         let mut world = world(4, Mutants::default());
         add(&mut world, 3, 1);
         world.run_ms(300);

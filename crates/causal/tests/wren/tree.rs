@@ -122,7 +122,7 @@ fn slow_clocks_follow_the_fastest_one_through_the_tree() {
 #[test]
 fn an_evicted_region_is_cut_above_what_was_shown_whoever_restarted() {
     for fan_out in [1, 2] {
-        for pause in (0..1_200).step_by(300) {
+        for pause in crate::some_of((0..1_200).step_by(300)) {
             let mut world = world(3, fan_out, Mutants::default());
             write_all(&mut world, 2, "seen");
             world.run_ms(300);
@@ -173,7 +173,7 @@ fn costs(fan_out: u16) -> [u64; 3] {
     world.run_ms(500);
     world.stabilization.clear();
     let (mut age, mut looks) = (0, 0);
-    for _ in 0..100 {
+    for _ in crate::some_of(0..100) {
         world.run_us(4_001);
         for index in 0..MANY {
             let now = EPOCH + world.now;
