@@ -15,12 +15,6 @@ fn assert_caught<S: Checked>(name: &str, seeds: RangeInclusive<u64>, mutant: Mut
     });
 }
 
-/// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
-#[test]
-fn what_is_replicated_with_the_state_is_known() {
-    assert_keeps_its_promise("cure", &options(1_000_013, 1));
-}
-
 #[test]
 fn a_read_of_what_is_not_installed_is_caught() {
     let mutant = Mutant::ReadNotInstalled;
@@ -51,4 +45,15 @@ fn reads_that_wait_for_applications_keep_the_promise_too() {
     assert_kept::<Cure>("cure");
     assert_kept::<HybridCure>("h-cure");
     assert_kept::<Blocking>("bpr");
+}
+
+/// A long run.
+mod soak {
+    use super::*;
+
+    /// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
+    #[test]
+    fn what_is_replicated_with_the_state_is_known() {
+        assert_keeps_its_promise("cure", &options(1_000_013, 1));
+    }
 }

@@ -50,13 +50,18 @@ fn leaders_may_die_or_be_deposed_at_every_stage_of_an_eviction() {
     }
 }
 
-/// Who leads when its group has agreed on the cut is not who leads later.
-#[test]
-fn a_follower_that_keeps_what_its_leader_gave_up_is_caught() {
-    let mutant = Mutant::KeptByFollowers;
-    let bug = Bug::of_scripts("wren-copies", mutant, (8..STEPS).map(eviction).collect());
-    mistakes::assert_caught(&bug, Mutants::from(mutant), |mutants| {
-        let options = stable::Options { mutants, ..stable::Options::default() };
-        WrenCopiesDeployment::new(options, copies::Options::default())
-    });
+/// A script of seconds with nine processes.
+mod soak {
+    use super::*;
+
+    /// Who leads when its group has agreed on the cut is not who leads later.
+    #[test]
+    fn a_follower_that_keeps_what_its_leader_gave_up_is_caught() {
+        let mutant = Mutant::KeptByFollowers;
+        let bug = Bug::of_scripts("wren-copies", mutant, (8..STEPS).map(eviction).collect());
+        mistakes::assert_caught(&bug, Mutants::from(mutant), |mutants| {
+            let options = stable::Options { mutants, ..stable::Options::default() };
+            WrenCopiesDeployment::new(options, copies::Options::default())
+        });
+    }
 }
