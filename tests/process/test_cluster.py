@@ -363,7 +363,12 @@ def test_lines_that_make_no_sense_are_answered(strict):
 
 @pytest.mark.parametrize(
     "durability, config, concurrency",
-    [("always", "", "optimistic"), ("everysec", BUSY, "optimistic"), ("always", BUSY, "locking"), ("everysec", "", "occ")],
+    [
+        pytest.param("always", "", "optimistic", marks=pytest.mark.soak),
+        ("everysec", BUSY, "optimistic"),
+        ("always", BUSY, "locking"),
+        pytest.param("everysec", "", "occ", marks=pytest.mark.soak),
+    ],
 )
 def test_a_process_is_killed_and_comes_back_under_load(durability, config, concurrency):
     with Cluster(3, 1, "--durability", durability, "--concurrency", concurrency, config=config) as cluster:
@@ -404,7 +409,7 @@ def test_a_record_shrinks_when_everybody_knows_it():
             here = client.execute_command("KEYSPACE", "INFO", "default")["partitions_here"]
         return sum(int(re.search(r"(\d+) recorded", partition)[1]) for partition in here)
 
-    keys = [f"key:{number}" for number in range(2000)]
+    keys = [f"key:{number}" for number in range(500)]
     with Cluster(1, 3) as cluster:
         with cluster["a/1"].client() as client:
             for key in keys:

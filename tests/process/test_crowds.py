@@ -46,18 +46,25 @@ def at_once(clients: int, work) -> None:
     assert not failures, failures
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
-@pytest.mark.parametrize(
-    "concurrency",
-    [
-        "locking PHASING on LOCKS typed",
-        "locking PHASING off LOCKS typed",
-        "locking PHASING on LOCKS readwrite",
-        "locking PHASING off LOCKS readwrite",
-        "occ",
-        "optimistic",
-    ],
-)
+CONCURRENCIES = [
+    "locking PHASING on LOCKS typed",
+    "locking PHASING off LOCKS typed",
+    "locking PHASING on LOCKS readwrite",
+    "locking PHASING off LOCKS readwrite",
+    "occ",
+    "optimistic",
+]
+
+
+def crowds():
+    """Each concurrency with one partition and with four; every second of these is left to `cargo xtask soak`."""
+    for number, concurrency in enumerate(CONCURRENCIES):
+        for partitions in (1, 4):
+            left = (number % 2 == 0) == (partitions == 1)
+            yield pytest.param(partitions, concurrency, marks=[pytest.mark.soak] if left else [])
+
+
+@pytest.mark.parametrize("partitions, concurrency", list(crowds()))
 def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
     """Every transaction of every client commits, and what was added is there."""
     name = f"crowd-{partitions}-{concurrency.replace(' ', '-')}"
@@ -98,10 +105,11 @@ def test_additions_beside_looks_at_hot_keys(cluster, partitions, concurrency):
         assert {key: client.smembers(key) for key in KEYS} == members
 
 
+@pytest.mark.parametrize("rounds", [ROUNDS // 2, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("combining", ["on", "off"])
-def test_increments_of_hot_keys_combine(cluster, combining):
+def test_increments_of_hot_keys_combine(cluster, combining, rounds):
     """Each client is told sums of its own, whether it committed with others of its process or by itself."""
-    name, nodes, sums = f"combining-{combining}", list(cluster), []
+    name, nodes, sums = f"combining-{combining}-{rounds}", list(cluster), []
     options = ("CONCURRENCY", "locking", "COMBINING", combining)
     with cluster["a/1"].client() as client:
         create(client, name, "MODEL", "strict", "PARTITIONS", 4, "REPLICAS", 3, *options)
@@ -112,18 +120,18 @@ def test_increments_of_hot_keys_combine(cluster, combining):
     def work(number):
         with nodes[number % 3].client(single_connection_client=True) as client:
             use(client, name)
-            for turn in range(ROUNDS):
+            for turn in range(rounds):
                 blind = transact(client, ("BLIND", "SADD", "s", f"{number}.{turn}"))
                 assert blind == ["OK"]
                 sums.append(transact(client, ("INCR", "one"), ("INCR", "two")))
 
     at_once(ADDERS, work)
-    assert sorted(sums) == [[number, number] for number in range(1, ADDERS * ROUNDS + 1)]
+    assert sorted(sums) == [[number, number] for number in range(1, ADDERS * rounds + 1)]
     combined = 0
     for node in nodes:
         with node.client(single_connection_client=True) as client:
             use(client, name)
-            assert client.scard("s") == ADDERS * ROUNDS
+            assert client.scard("s") == ADDERS * rounds
             combined += client.info("cluster")[f"strict_{name}"]["combined"]
     assert (combined > 0) == (combining == "on"), combined
 

@@ -15,7 +15,7 @@ from sequences import Step, generate
 
 LENGTH = 120
 # Seeds are played in groups, so that a failure does not hide the others.
-GROUPS, SEEDS_PER_GROUP = (10, 40) if not os.environ.get("ANABRANCH_SOAK") else (100, 100)
+GROUPS, SEEDS_PER_GROUP = (1, 20) if not os.environ.get("ANABRANCH_SOAK") else (100, 100)
 # The groups behind these are left to `cargo xtask soak`.
 BRIEF_GROUPS = 1
 

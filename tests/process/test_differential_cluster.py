@@ -1,7 +1,7 @@
 """The random command sequences of test_differential.py on a strict keyspace of three replicas and two partitions: each
 connection is to another process, and the replies must be those of one server.
 
-`ANABRANCH_SEEDS=1000-2000` plays other seeds.
+`ANABRANCH_SEEDS=1000-2000` plays other seeds, `ANABRANCH_SOAK=1` many more.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from test_differential import seeds
 
 LENGTH = 120
 # How conflicting transactions are kept apart, and how many sequences of each sort are played.
-SEQUENCES = {"optimistic": 10, "locking": 4, "occ": 4}
+SEQUENCES = dict.fromkeys(("optimistic", "locking", "occ"), 4 if not os.environ.get("ANABRANCH_SOAK") else 50)
 # Alone they ask one replica of each partition, which may not have heard yet of what another process was answered: they
 # "see no snapshot" (docs/commands.md). In a transaction they are exact.
 LOOKS = frozenset({b"KEYS", b"SCAN", b"DBSIZE"})

@@ -12,7 +12,9 @@ from harness import laboratory, wait_until
 from test_crowds import transact
 from test_keyspaces import create, use
 
-CONCURRENCIES = ["locking", "locking PHASING off", "locking LOCKS readwrite", "occ", "optimistic"]
+# The variants of locking are left to `cargo xtask soak`.
+VARIANTS = [pytest.param(f"locking {variant}", marks=pytest.mark.soak) for variant in ("PHASING off", "LOCKS readwrite")]
+CONCURRENCIES = ["locking", *VARIANTS, "occ", "optimistic"]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ threads = 2
 checkpoint_after_bytes = 200_000
 segment_bytes = 65_536
 """
-ROUNDS = 200 if os.environ.get("ANABRANCH_SOAK") else 12
+ROUNDS = 200 if os.environ.get("ANABRANCH_SOAK") else 6
 
 
 def run_until(writing: list[Writer], end, seconds: float) -> None:

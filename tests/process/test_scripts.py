@@ -189,7 +189,7 @@ def transfers(connect, rounds: int = 100) -> None:
         assert sum(left) == 400 and min(left) >= 0, left
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_scripts_of_many_clients_meet(threads):
     with Anabranch(config=f"[server]\nthreads = {threads}\n") as server:
         transfers(lambda: server.client(decode_responses=True), rounds=150)

@@ -57,7 +57,8 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => {
-            pytest.args(["-k", "kill or random_sequences or cut_apart"]).env("ANABRANCH_SOAK", "1")
+            let longer = "kill or random_sequences or differential_cluster or cut_apart or spill";
+            pytest.args(["-k", longer]).env("ANABRANCH_SOAK", "1")
         }
     };
     run(&mut pytest)
