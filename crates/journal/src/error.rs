@@ -49,7 +49,8 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The group could not be written (disk full, I/O error) and none of it will ever be recovered once
-    /// [`Log::retry`](crate::Log::retry) succeeded: undo what it holds and retry later.
+    /// [`Log::retry`](crate::Log::retry) succeeded: undo what it holds, or keep its records
+    /// ([`Log::take_refused`](crate::Log::take_refused)) and append them again, and retry later.
     #[error("group {group} is not written: {error}")]
     NotWritten {
         /// The group that failed; whoever waits for it waits in vain.

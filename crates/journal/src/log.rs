@@ -52,6 +52,8 @@ pub struct Log {
     /// The open group: room for its header, then its records.
     buffer: Vec<u8>,
     records: u32,
+    /// The records of the group that could not be written, as they stood in the buffer.
+    refused: Vec<u8>,
     /// The open group's number.
     number: u64,
     written: u64,
@@ -81,6 +83,7 @@ impl Log {
             segment,
             buffer: vec![0; GROUP_HEADER],
             records: 0,
+            refused: Vec::new(),
             number: last + 1,
             written: last,
             synced: last,
@@ -166,6 +169,7 @@ impl Log {
     /// On [`LogError::NotWritten`] the group is gone: its number is not used again and none of its records will be
     /// recovered once [`retry`](Log::retry) succeeded. (If the process dies before, and only if the failed write had
     /// in fact reached the medium whole, the next recovery may yield the group: an unknown outcome.)
+    /// [`take_refused`](Log::take_refused) hands its records back.
     pub fn write_out(&mut self) -> Result<Option<GroupNumber>, LogError> {
         self.check_open()?;
         if self.records == 0 {
@@ -175,6 +179,9 @@ impl Log {
         let written = self.write_group();
         self.number += 1;
         self.records = 0;
+        if written.is_err() {
+            self.refused = self.buffer.split_off(GROUP_HEADER);
+        }
         self.buffer.truncate(GROUP_HEADER);
         self.buffer.shrink_to(KEPT_BUFFER_BYTES);
         match written {
@@ -189,6 +196,19 @@ impl Log {
                 Err(LogError::NotWritten { group: GroupNumber(number), error })
             }
         }
+    }
+
+    /// Takes the records of the last group that could not be written, in order, for what cannot be undone: the caller
+    /// appends them again after [`retry`](Log::retry), before anything else. Nothing if they were taken before.
+    pub fn take_refused(&mut self) -> Vec<Vec<u8>> {
+        let refused = std::mem::take(&mut self.refused);
+        let (mut records, mut rest) = (Vec::new(), refused.as_slice());
+        while let Some((length, after)) = rest.split_first_chunk::<RECORD_HEADER>() {
+            let (record, after) = after.split_at(u32::from_le_bytes(*length) as usize);
+            records.push(record.to_vec());
+            rest = after;
+        }
+        records
     }
 
     fn write_group(&mut self) -> Result<(), DiskError> {
@@ -269,6 +289,7 @@ impl Log {
                     LogError::SyncFailed(error)
                 })?;
                 self.state = State::Open;
+                self.refused = Vec::new();
                 Ok(())
             }
         }

@@ -137,6 +137,27 @@ fn a_retry_asks_for_as_much_as_was_refused() {
     }
 }
 
+/// For state that cannot be undone: its records are appended again, before anything newer, as often as it takes.
+#[test]
+fn refused_records_are_handed_back_once_and_can_be_appended_again() {
+    let disk = SimulatedDisk::new();
+    let (mut log, _, _) = open(disk.mount());
+    let records: Vec<Vec<u8>> = vec![b"first".to_vec(), Vec::new(), vec![3; 12_000], b"last".to_vec()];
+    records.iter().for_each(|record| drop(log.append(record).unwrap()));
+    for _ in 0..3 {
+        disk.fail_next_write(6_000);
+        assert!(matches!(log.write_out(), Err(LogError::NotWritten { .. })));
+        let refused = log.take_refused();
+        assert_eq!(refused, records);
+        assert_eq!(log.take_refused(), Vec::<Vec<u8>>::new());
+        log.retry().unwrap();
+        refused.iter().for_each(|record| drop(log.append(record).unwrap()));
+    }
+    log.append(b"newer").unwrap();
+    log.sync_now().unwrap();
+    assert_eq!(crash_and_open(&disk).2, [records, vec![b"newer".to_vec()]].concat());
+}
+
 #[test]
 fn a_retry_fails_as_long_as_the_disk_does() {
     let disk = SimulatedDisk::new();

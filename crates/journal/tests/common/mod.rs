@@ -299,6 +299,7 @@ impl Harness {
             }
             Err(error) => {
                 if let LogError::NotWritten { group, .. } = &error {
+                    assert_eq!(log.take_refused(), records, "what was refused is handed back");
                     self.model.failed = Some((group.0, records));
                     self.model.open.clear();
                 }
