@@ -61,5 +61,5 @@ pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol,
 pub use gate::{Durable, Gate};
 pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use replica::{Mutant, Mutants, Packet, Replica};
-pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step};
+pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step, misconf};
 pub use stream::Frame;

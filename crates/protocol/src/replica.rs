@@ -311,6 +311,11 @@ impl<P: Protocol> Replica<P> {
         }
     }
 
+    /// True if nothing that it persisted waits for the log to write beyond this group.
+    pub fn is_logged(&self, written: u64) -> bool {
+        self.groups.back().is_none_or(|(group, _)| *group <= written)
+    }
+
     /// The log refused the records of every group beyond `written`, and takes none until it is healed: what they
     /// did is undone, and what was to be sent is not. False if the protocol cannot undo; then the process must end.
     #[must_use]

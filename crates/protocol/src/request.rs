@@ -2,7 +2,18 @@
 
 use datatypes::Operation;
 use std::time::Duration;
-use types::{Error, KeyHash, SessionId};
+use types::{Error, ErrorCode, KeyHash, SessionId};
+
+/// The words of [`Request::Own`] that leave something behind, or write in the open transaction.
+const WRITING_WORDS: [&[u8]; 3] = [b"NAME", b"UNNAME", b"RESOLVE"];
+
+/// What a write gets while the log takes no records.
+pub fn misconf() -> Error {
+    Error::new(
+        ErrorCode::Misconf,
+        "the log cannot be written (disk full or I/O error, see the server's log); writes are refused until it can, reads go on",
+    )
+}
 
 /// An operation on a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +56,17 @@ pub enum Step<'a> {
     Random,
     /// About the writes that were lost to concurrent ones. Models that lose none refuse it.
     Losses(Losses),
+}
+
+impl Step<'_> {
+    /// True if it may change something.
+    pub fn may_write(&self) -> bool {
+        match self {
+            Step::Key(keyed) => !keyed.operation.is_read(),
+            Step::Flush => true,
+            Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
+        }
+    }
 }
 
 /// A question about lost writes. They are settled key by key, by an operation ([`datatypes::key::Operation::Resolve`]).
@@ -224,6 +246,25 @@ impl Request<'_> {
                 of.name()
             )))
         })
+    }
+
+    /// True if it may bring new writes. A commit does not: what its transaction wrote was asked for before.
+    pub fn may_write(&self) -> bool {
+        match self {
+            Request::One { operation, .. } => !operation.operation.is_read(),
+            Request::Many { steps, .. } | Request::Operate { steps, .. } => steps.iter().any(Step::may_write),
+            Request::Own { words, steps, .. } => {
+                let writes = |word: &&[u8]| WRITING_WORDS.iter().any(|name| name.eq_ignore_ascii_case(word));
+                steps.iter().any(Step::may_write) || words.get(1).is_some_and(writes)
+            }
+            Request::Watch { .. }
+            | Request::Unwatch { .. }
+            | Request::Begin { .. }
+            | Request::Commit { .. }
+            | Request::Abort { .. }
+            | Request::Context { .. }
+            | Request::Close { .. } => false,
+        }
     }
 
     /// How many steps it asks for; what has none, such as a begin, is one.

@@ -40,6 +40,11 @@ pub trait Environment {
     /// Appends what a replica persisted to the log's open group, and tells the group's number; 0 without a log.
     fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64;
 
+    /// True while the log refuses records: what is appended is kept in memory until it takes them.
+    fn is_suspended(&self) -> bool {
+        false
+    }
+
     /// How far the log is durable; without a log there is nothing to wait for.
     fn durable(&self) -> Durable;
 

@@ -20,6 +20,8 @@ pub struct Nodes<P: Protocol> {
     slots: Vec<Slot>,
     /// What came for each of them and waits to be served, with its sender.
     inboxes: Vec<Vec<(NodeId, Packet<P>)>>,
+    /// While the log refuses records: the newest group that it has written.
+    refused_after: Option<u64>,
 }
 
 impl<P: Protocol> Nodes<P> {
@@ -27,7 +29,14 @@ impl<P: Protocol> Nodes<P> {
     pub fn new(place: &Place<'_>, at: Address, coordinator: P) -> Self {
         let Life { process, incarnation, .. } = place.life;
         let replicas = vec![Replica::new(at.at(incarnation), coordinator)];
-        Nodes { process, keyspace: place.keyspace, replicas, slots: vec![at.slot], inboxes: vec![Vec::new()] }
+        Nodes {
+            process,
+            keyspace: place.keyspace,
+            replicas,
+            slots: vec![at.slot],
+            inboxes: vec![Vec::new()],
+            refused_after: None,
+        }
     }
 
     fn of(&mut self, slot: Slot) -> Option<&mut Replica<P>> {
@@ -140,6 +149,26 @@ impl<P: Protocol> Nodes<P> {
         self.slots.iter().position(|mine| *mine == slot)
     }
 
+    /// True while the log refuses what the replica has persisted. It says nothing until the log has it, so it hears
+    /// nothing either, and its timers wait: for the others it is as if its process paused, and nothing piles up.
+    fn is_paused(&self, replica: &Replica<P>) -> bool {
+        self.refused_after.is_some_and(|written| !replica.is_logged(written))
+    }
+
+    /// Drops, while the log refuses records, what came for replicas that are paused, as a network may. Nor does a
+    /// replica hear anything that serves clients itself: what it would have to log would hold up their reads.
+    fn drop_unheard(&mut self) {
+        if self.refused_after.is_none() {
+            return;
+        }
+        for index in 0..self.replicas.len() {
+            let serves = index == 0 && self.slots[index].partition.is_some();
+            if serves || self.is_paused(&self.replicas[index]) {
+                self.inboxes[index].clear();
+            }
+        }
+    }
+
     /// Hands out what is in the inboxes, to each replica all at once; false if there is nothing.
     fn serve(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) -> bool {
         let mut any = false;
@@ -157,12 +186,16 @@ impl<P: Protocol> Nodes<P> {
 
     /// See [`super::Hosted::pump`].
     pub(super) fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
-        for replica in &mut self.replicas {
-            if replica.deadline().is_some_and(|deadline| deadline <= turn.now.instant) {
+        self.refused_after = environment.is_suspended().then(|| environment.durable().written);
+        for index in 0..self.replicas.len() {
+            let is_paused = self.is_paused(&self.replicas[index]);
+            let replica = &mut self.replicas[index];
+            if !is_paused && replica.deadline().is_some_and(|deadline| deadline <= turn.now.instant) {
                 replica.fire(turn.now, turn.random, turn.replies);
             }
         }
         loop {
+            self.drop_unheard();
             let served = self.serve(environment, turn);
             self.release(environment, turn.now.instant);
             let told = self.spool(environment, turn);
@@ -208,7 +241,8 @@ impl<P: Protocol> Nodes<P> {
 
     /// See [`super::Hosted::deadline`].
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.replicas.iter().filter_map(Replica::deadline).min()
+        let going = self.replicas.iter().filter(|replica| !self.is_paused(replica));
+        going.filter_map(Replica::deadline).min()
     }
 
     /// See [`super::Hosted::log_work`].

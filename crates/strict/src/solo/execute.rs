@@ -1,12 +1,11 @@
 //! Operations on keys: evaluated on the newest state, logged, applied.
 
 use super::Solo;
-use super::partition::misconf;
 use super::record::Record;
 use super::undo::Change;
 use datatypes::{Cell, Context, Effect, apply, prepare};
 use mvcc::CompactKey;
-use protocol::{KeyedOperation, Now, Outputs};
+use protocol::{KeyedOperation, Now, Outputs, misconf};
 use types::{Error, KeyHash, ReplySink, RequestId, Rng};
 
 impl Solo {

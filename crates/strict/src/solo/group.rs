@@ -2,9 +2,8 @@
 //! they persist into one group of its log: that makes the request atomic.
 
 use super::Solo;
-use super::partition::misconf;
-use super::requests::{is_write, put_drawn, reply_keys, reply_scan};
-use protocol::{Losses, Now, Replica, Replies, Step};
+use super::requests::{put_drawn, reply_keys, reply_scan};
+use protocol::{Losses, Now, Replica, Replies, Step, misconf};
 use types::{Error, KeyHash, ReplyBuf, RequestId, Rng, SessionId};
 
 /// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
@@ -70,7 +69,7 @@ impl<'g, 'p> Group<'g, 'p> {
         if watched && self.take_watches(session, now) {
             return replies.reply(id).null_array();
         }
-        if self.is_fenced() && steps.iter().any(is_write) {
+        if self.is_fenced() && steps.iter().any(Step::may_write) {
             // Some partitions may be healed already: all or nothing.
             return replies.reply(id).error(&misconf());
         }

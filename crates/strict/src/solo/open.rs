@@ -10,12 +10,11 @@
 
 use super::Group;
 use super::execute::BlindSink;
-use super::partition::misconf;
 use crate::coordinator::whole_key;
 use crate::part::{Unobserved, narrowed, takes};
 use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
 use mvcc::CompactKey;
-use protocol::{KeyedOperation, Now, Replies};
+use protocol::{KeyedOperation, Now, Replies, misconf};
 use std::collections::BTreeMap;
 use types::{
     Error, ErrorCode, Instant, KeyHash, Reader, ReplyBuf, ReplySink, RequestId, Rng, SessionId, Timestamp,

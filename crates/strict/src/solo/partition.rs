@@ -6,7 +6,7 @@ use super::watches::Watches;
 use mvcc::{Remains, Store};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
-use types::{Error, ErrorCode, HashSeed, HybridClock, Malformed, Rng, Timestamp};
+use types::{HashSeed, HybridClock, Malformed, Rng, Timestamp};
 
 use super::record::Record;
 
@@ -163,14 +163,6 @@ impl Solo {
         hashes().for_each(|hash| self.store.prefetch_bucket(hash));
         hashes().for_each(|hash| self.store.prefetch_record(hash));
     }
-}
-
-/// What a write gets while the log is failed.
-pub(super) fn misconf() -> Error {
-    Error::new(
-        ErrorCode::Misconf,
-        "the log cannot be written (disk full or I/O error, see the server's log); writes are refused until it can, reads go on",
-    )
 }
 
 impl Protocol for Solo {

@@ -1,8 +1,7 @@
 //! Requests that one partition serves, and what it contributes to those over several.
 
 use super::Solo;
-use super::partition::misconf;
-use protocol::{ContextAsk, Losses, Now, Outputs, Request, Step};
+use protocol::{ContextAsk, Losses, Now, Outputs, Request, Step, misconf};
 use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
 /// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
@@ -27,7 +26,7 @@ impl Solo {
                 }
                 if stopped {
                     out.reply(id).null_array();
-                } else if self.fenced && steps.iter().any(is_write) {
+                } else if self.fenced && steps.iter().any(Step::may_write) {
                     out.reply(id).error(&misconf());
                 } else {
                     steps.iter().for_each(|step| self.on_step(now, id, step, random, out));
@@ -152,15 +151,6 @@ impl Solo {
                 *found += 1;
             }
         })
-    }
-}
-
-/// True if a step may change something.
-pub(super) fn is_write(step: &Step<'_>) -> bool {
-    match step {
-        Step::Key(keyed) => !keyed.operation.is_read(),
-        Step::Flush => true,
-        Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
     }
 }
 
