@@ -33,8 +33,8 @@ pub(crate) fn run(process: &Process, journal: &Journal) {
 pub(crate) fn run_for_replicas(process: &Process, journal: &Journal, view: &ClusterView) {
     while !process.is_stopping() {
         std::thread::sleep(LOOK_EVERY);
-        if let Some(writer) = view.take_written() {
-            let installed = install(process, journal, writer, journal.failures());
+        if let Some((writer, failures)) = view.take_written() {
+            let installed = install(process, journal, writer, failures);
             if let Err(error) = &installed {
                 tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
             }
@@ -82,7 +82,7 @@ pub(crate) fn install(
         }
     }
     if journal.failures() != failures {
-        // A piece may show what was taken back since.
+        // A piece may show what was taken back since, or is kept.
         return Err(LogError::Suspended);
     }
     let installation = journal.with_log(|log| log.begin_install(finished))?;

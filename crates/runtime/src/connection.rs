@@ -23,6 +23,8 @@ pub(crate) enum Io {
 struct Held {
     replies: Range<u64>,
     gate: Gate,
+    /// The group up to which they tell of what is undone if the log refuses it; 0 for nothing.
+    undoable: u64,
     /// Those among them that tell of the session only.
     own: Vec<Range<u64>>,
 }
@@ -85,16 +87,19 @@ impl Connection {
 
     /// The replies written since the last call wait for `gate`, unless it is open.
     #[inline]
-    pub(crate) fn gate(&mut self, output: &[u8], own: Vec<Range<usize>>, gate: Option<Gate>) {
+    pub(crate) fn gate(&mut self, output: &[u8], own: Vec<Range<usize>>, gate: Option<Gate>, undoable: u64) {
         let start = std::mem::replace(&mut self.gated, self.sent + output.len() as u64);
         let Some(gate) = gate else { return };
         let own = own.into_iter().map(|range| self.sent + range.start as u64..self.sent + range.end as u64);
         match self.held.back_mut() {
-            Some(last) if last.gate == gate && last.replies.end == start => {
+            Some(last) if (last.gate, last.undoable) == (gate, undoable) && last.replies.end == start => {
                 last.replies.end = self.gated;
                 last.own.extend(own);
             }
-            _ => self.held.push_back(Held { replies: start..self.gated, gate, own: own.collect() }),
+            _ => {
+                let (replies, own) = (start..self.gated, own.collect());
+                self.held.push_back(Held { replies, gate, undoable, own });
+            }
         }
     }
 
@@ -107,19 +112,20 @@ impl Connection {
         replaced
     }
 
-    /// Replaces the held replies whose gate will never open. False if that cannot be done.
+    /// Replaces the held replies that tell of what was undone. Others stay, and wait until the log heals. False if that
+    /// cannot be done.
     #[must_use]
-    pub(crate) fn refuse_held(&mut self, output: &mut Vec<u8>, has_failed: impl Fn(Gate) -> bool) -> bool {
+    pub(crate) fn refuse_held(&mut self, output: &mut Vec<u8>, has_failed: impl Fn(u64) -> bool) -> bool {
         let sent = self.sent;
         let relative = |range: &Range<u64>| (range.start - sent) as usize..(range.end - sent) as usize;
         for index in 0..self.held.len() {
             let held = &mut self.held[index];
-            if !has_failed(held.gate) {
+            if !has_failed(held.undoable) {
                 continue;
             }
             let own: Vec<Range<usize>> = held.own.drain(..).map(|own| relative(&own)).collect();
             let Some(len) = refusal::replace(output, relative(&held.replies), &own) else { return false };
-            held.gate = Gate::OPEN;
+            (held.gate, held.undoable) = (Gate::OPEN, 0);
             let (old_end, end) = (held.replies.end, held.replies.start + len as u64);
             held.replies.end = end;
             let moved = |offset: &mut u64| *offset = *offset - old_end + end;
@@ -171,7 +177,7 @@ impl Connection {
         if done < may {
             // What was released and not sent is released for good.
             let replies = self.sent + done as u64..self.sent + may as u64;
-            self.held.push_front(Held { replies, gate: Gate::OPEN, own: Vec::new() });
+            self.held.push_front(Held { replies, gate: Gate::OPEN, undoable: 0, own: Vec::new() });
         }
         self.sent += done as u64;
         if done == output.len() {

@@ -8,7 +8,7 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
 use protocol::hosted::Turn;
-use protocol::{Gate, Now, Replies, Request};
+use protocol::{Now, Replies, Request};
 use std::sync::Arc;
 use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
 
@@ -29,8 +29,7 @@ pub(crate) struct WorkerHost {
 impl WorkerHost {
     pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, cluster: Option<Box<Cluster>>) -> Self {
         let (keyspaces, now) = (process.keyspaces(), process.now());
-        let outcome = Outcome { gate: Gate::OPEN, refused: false };
-        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome, cluster }
+        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome: Outcome::NOTHING, cluster }
     }
 
     /// A new turn of the loop begins.
@@ -39,7 +38,7 @@ impl WorkerHost {
     }
 
     pub(crate) fn take_outcome(&mut self) -> Outcome {
-        std::mem::replace(&mut self.outcome, Outcome { gate: Gate::OPEN, refused: false })
+        std::mem::replace(&mut self.outcome, Outcome::NOTHING)
     }
 
     fn keyspace(&self, id: KeyspaceId) -> Option<&Arc<Keyspace>> {

@@ -1,10 +1,18 @@
 //! The process's log as its threads share it: append under the partition's lock, one write per turn, one syncer.
+//!
+//! # A log that refuses records
+//! A group that cannot be written (disk full, I/O error) suspends the log until [`Journal::retry`] succeeds. What the group
+//! holds of solo partitions is undone, and they refuse writes. What it holds of replicas has been acted on and is kept in
+//! memory, with all that they persist meanwhile, in order; the retry writes that before anything else. Until all of it is
+//! written, [`Journal::durable`] stays where it was, so that the gates of replicas stay closed: nothing that is not logged
+//! leaves this process.
 
 use crate::keyspace::PartitionCell;
 use crate::process::fatal;
 use ::journal::{GroupNumber, Log, LogError, SyncTicket};
 use parking_lot::{Condvar, Mutex, RwLock};
 use protocol::{Durable, Replica};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,11 +24,17 @@ pub(crate) const SOLO_RECORDS: u8 = 1;
 /// The tag of a record that belongs to a replica of a cluster; the keyspace's and the partition's numbers and the
 /// replica's records follow.
 pub(crate) const CLUSTER_RECORDS: u8 = 2;
+/// What was kept is written in groups of about so many bytes: as much as a retry of the log asks room for.
+const KEPT_GROUP_BYTES: usize = 1 << 20;
 
 struct Shared {
     log: Log,
     /// Partitions with records in the open group.
     dirty: Vec<Arc<PartitionCell>>,
+    /// Partitions with records in a group that could not be written, to be undone as soon as nobody holds their locks.
+    undone: Vec<Arc<PartitionCell>>,
+    /// Records of replicas that the log has refused, in order. The log is suspended while there are any.
+    kept: VecDeque<Vec<u8>>,
     /// Appended since the last checkpoint began, in bytes.
     grown: u64,
 }
@@ -34,8 +48,6 @@ pub(crate) struct Journal {
     failed: RwLock<Vec<u64>>,
     failures: AtomicU64,
     suspended: AtomicBool,
-    /// What the log refuses cannot be undone here.
-    refusal_is_fatal: bool,
     sync_wanted: Mutex<bool>,
     sync_condition: Condvar,
     /// How many groups were written and how many syncs done, for metrics.
@@ -44,22 +56,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A log for replicas that have peers: when it refuses their records, the process ends and the peers go on.
-    pub(crate) fn of_replicas(log: Log, grown: u64) -> Self {
-        Journal { refusal_is_fatal: true, ..Journal::new(log, grown) }
-    }
-
     /// A log that has grown by so many bytes since its checkpoint: a process that is killed often takes one in time, too.
     pub(crate) fn new(log: Log, grown: u64) -> Self {
         let (written, synced) = (log.written().0, log.synced().0);
         Journal {
-            shared: Mutex::new(Shared { log, dirty: Vec::new(), grown }),
+            shared: Mutex::new(Shared {
+                log,
+                dirty: Vec::new(),
+                undone: Vec::new(),
+                kept: VecDeque::new(),
+                grown,
+            }),
             written: AtomicU64::new(written),
             synced: AtomicU64::new(synced),
             failed: RwLock::new(Vec::new()),
             failures: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
-            refusal_is_fatal: false,
             sync_wanted: Mutex::new(false),
             sync_condition: Condvar::new(),
             groups: AtomicU64::new(0),
@@ -73,7 +85,7 @@ impl Journal {
         Durable { written: self.written.load(Ordering::Acquire), synced: self.synced.load(Ordering::Acquire) }
     }
 
-    /// True if this group could not be written: what waits for it waits in vain.
+    /// True if this group could not be written: what waits for solo partitions' records in it waits in vain.
     pub(crate) fn has_failed(&self, group: u64) -> bool {
         self.failures.load(Ordering::Acquire) != 0 && self.failed.read().contains(&group)
     }
@@ -91,26 +103,23 @@ impl Journal {
             return true;
         }
         let mut shared = self.shared.lock();
-        match shared.append(partitions) {
+        let bytes = partitions.iter().map(|(_, replica)| replica.records().len() + 16).sum();
+        self.make_room(&mut shared, bytes);
+        match shared.append(partitions, bytes) {
             Ok(group) => {
                 partitions.iter_mut().for_each(|(_, replica)| replica.appended(group.0));
                 true
             }
             Err(_) => {
-                let written = shared.log.written().0;
-                for (_, replica) in partitions {
-                    if !replica.refused(written) {
-                        fatal(
-                            "the log refused records that cannot be undone; what was acknowledged is safe on disk",
-                        );
-                    }
-                }
+                let written = self.durable().written;
+                partitions.iter_mut().for_each(|(_, replica)| undo(replica, written));
                 false
             }
         }
     }
 
-    /// Appends what a replica persisted, and says to which group. A log that refuses ends the process.
+    /// Appends what a replica persisted, and says to which group. While the log is suspended it is kept; then the number
+    /// is of the group in which it will be at the earliest.
     pub(crate) fn append_replica(
         &self,
         keyspace: KeyspaceId,
@@ -118,50 +127,58 @@ impl Journal {
         records: &[u8],
     ) -> GroupNumber {
         let mut shared = self.shared.lock();
-        match shared.append_replica(keyspace, partition, records) {
-            Ok(group) => group,
-            Err(error) => refused(&error),
+        self.make_room(&mut shared, records.len() + 16);
+        shared.append_replica(keyspace, partition, records)
+    }
+
+    /// Writes the open group out. On failure what it holds of solo partitions is undone, the rest is kept, and the log
+    /// is suspended.
+    pub(crate) fn write_out(&self) {
+        let mut shared = self.shared.lock();
+        if shared.log.open_bytes() > 0 {
+            self.write(&mut shared);
+        }
+        if shared.dirty.is_empty() && shared.undone.is_empty() {
+            return;
+        }
+        let (dirty, undone) = (std::mem::take(&mut shared.dirty), std::mem::take(&mut shared.undone));
+        let written = self.durable().written;
+        dirty.iter().for_each(|cell| cell.dirty.store(false, Ordering::Relaxed));
+        drop(shared);
+        dirty.iter().for_each(|cell| cell.replica.lock().logged(written));
+        undone.iter().for_each(|cell| undo(&mut cell.replica.lock(), written));
+    }
+
+    /// Writes the open group out if it has no room for so many bytes. The caller may hold locks of partitions, so those
+    /// with records in the group hear of it with the next `write_out`.
+    fn make_room(&self, shared: &mut Shared, bytes: usize) {
+        if shared.log.open_bytes() + bytes > ::journal::MAX_GROUP_BYTES {
+            self.write(shared);
         }
     }
 
-    /// Writes the open group out. On failure everything in it is undone and the log is suspended.
-    pub(crate) fn write_out(&self) {
-        let mut shared = self.shared.lock();
-        if shared.log.open_bytes() == 0 {
-            return;
-        }
-        let outcome = shared.log.write_out();
-        let dirty = std::mem::take(&mut shared.dirty);
-        dirty.iter().for_each(|cell| cell.dirty.store(false, Ordering::Relaxed));
-        let written = shared.log.written().0;
-        match outcome {
+    fn write(&self, shared: &mut Shared) {
+        match shared.log.write_out() {
             Ok(_) => {
-                self.written.store(written, Ordering::Release);
+                self.written.store(shared.log.written().0, Ordering::Release);
                 self.groups.fetch_add(1, Ordering::Relaxed);
-                drop(shared);
-                dirty.iter().for_each(|cell| cell.replica.lock().logged(written));
             }
-            Err(error) if self.refusal_is_fatal => refused(&error),
             Err(LogError::NotWritten { group, error }) => {
                 tracing::error!(%error, group = group.0, "the log cannot be written; writes are refused until it can");
+                shared.take_back();
                 self.failed.write().push(group.0);
                 self.failures.fetch_add(1, Ordering::Release);
                 self.suspended.store(true, Ordering::Release);
-                drop(shared);
-                for cell in dirty {
-                    if !cell.replica.lock().refused(written) {
-                        fatal(
-                            "the log refused records that cannot be undone; what was acknowledged is safe on disk",
-                        );
-                    }
-                }
             }
-            Err(error) => fatal(&format!("the log failed: {error}")),
+            Err(error) => failed(&error),
         }
     }
 
-    /// Asks the syncer for a sync as soon as it can.
+    /// Asks the syncer for a sync as soon as it can. While the log is suspended it comes by itself, with every retry.
     pub(crate) fn want_sync(&self) {
+        if self.is_suspended() {
+            return;
+        }
         let mut wanted = self.sync_wanted.lock();
         if !*wanted {
             *wanted = true;
@@ -200,24 +217,27 @@ impl Journal {
             Ok(Some(ticket)) => ticket,
             Ok(None) => return false,
             Err(LogError::Suspended) => return false,
-            Err(error) => fatal(&format!("the log failed: {error}")),
+            Err(error) => failed(&error),
         };
         let finished = ticket.sync();
-        let outcome = self.shared.lock().log.finish_sync(finished);
-        match outcome {
-            Ok(group) => self.synced.store(group.0, Ordering::Release),
+        let mut shared = self.shared.lock();
+        match shared.log.finish_sync(finished) {
+            // What a retry has written before the log refused again counts with the rest of what is kept.
+            Ok(group) => self.synced.store(group.0.min(self.durable().written), Ordering::Release),
             Err(error) => fatal(&format!("the log cannot be synced: {error}")),
         }
         true
     }
 
-    /// Tries to end a suspension. True when the log takes records again.
+    /// Tries to end a suspension. True when the log takes records again, and has those that were kept.
     pub(crate) fn retry(&self) -> bool {
         if !self.is_suspended() {
             return false;
         }
-        let healed = self.shared.lock().log.retry().is_ok();
+        let mut shared = self.shared.lock();
+        let healed = shared.undone.is_empty() && shared.log.retry().is_ok() && shared.write_kept();
         if healed {
+            self.written.store(shared.log.written().0, Ordering::Release);
             self.suspended.store(false, Ordering::Release);
         }
         healed
@@ -233,10 +253,17 @@ impl Journal {
         work(&mut self.shared.lock().log)
     }
 
-    /// Begins a checkpoint: growth counts from now on.
+    /// Begins a checkpoint: growth counts from now on. Refused while the log is suspended; one that was begun before is to
+    /// be given up when `failures` has changed, since it may show what was taken back or is kept.
     pub(crate) fn begin_checkpoint(&self) -> Result<::journal::CheckpointWriter, LogError> {
         self.write_out();
         let mut shared = self.shared.lock();
+        if shared.log.open_bytes() > 0 {
+            self.write(&mut shared);
+        }
+        if shared.log.is_suspended() {
+            return Err(LogError::Suspended);
+        }
         shared.grown = 0;
         shared.log.begin_checkpoint()
     }
@@ -244,7 +271,11 @@ impl Journal {
     /// The newest group that may hold what a partition shows now.
     pub(crate) fn open_group(&self) -> GroupNumber {
         let shared = self.shared.lock();
-        if shared.log.open_bytes() > 0 { shared.log.open_group() } else { shared.log.written() }
+        if shared.log.open_bytes() > 0 || !shared.kept.is_empty() {
+            shared.log.open_group()
+        } else {
+            shared.log.written()
+        }
     }
 
     /// How often a group could not be written so far.
@@ -258,9 +289,16 @@ impl Journal {
     }
 }
 
-/// The log did not take what a replica has already acted on.
-fn refused(error: &LogError) -> ! {
-    fatal(&format!("the log refused the records of a replica, whose peers go on without it: {error}"))
+/// The log is of no use any more.
+fn failed(error: &LogError) -> ! {
+    fatal(&format!("the log failed: {error}"))
+}
+
+/// What a solo partition has done beyond this group never happened.
+fn undo(replica: &mut Replica<Solo>, written: u64) {
+    if !replica.refused(written) {
+        fatal("the log refused records that cannot be undone; what was acknowledged is safe on disk");
+    }
 }
 
 impl Shared {
@@ -269,27 +307,58 @@ impl Shared {
         keyspace: KeyspaceId,
         partition: PartitionId,
         records: &[u8],
-    ) -> Result<GroupNumber, LogError> {
-        if self.log.open_bytes() + records.len() + 16 > ::journal::MAX_GROUP_BYTES {
-            self.log.write_out()?;
-        }
+    ) -> GroupNumber {
         self.grown += records.len() as u64 + 16;
-        self.log.append_with(|buffer| {
+        let encode = |buffer: &mut Vec<u8>| {
             buffer.push(CLUSTER_RECORDS);
             buffer.extend_from_slice(&keyspace.0.to_le_bytes());
             buffer.extend_from_slice(&partition.0.to_le_bytes());
             buffer.extend_from_slice(records);
-        })
+        };
+        if self.log.is_suspended() {
+            let mut record = Vec::with_capacity(records.len() + 5);
+            encode(&mut record);
+            self.kept.push_back(record);
+            return self.log.open_group();
+        }
+        self.log.append_with(encode).unwrap_or_else(|error| failed(&error))
+    }
+
+    /// The open group could not be written: keeps what it holds of replicas, and notes which partitions to undo.
+    fn take_back(&mut self) {
+        let refused = self.log.take_refused();
+        self.kept.extend(refused.into_iter().filter(|record| record.first() == Some(&CLUSTER_RECORDS)));
+        self.dirty.iter().for_each(|cell| cell.dirty.store(false, Ordering::Relaxed));
+        self.undone.append(&mut self.dirty);
+    }
+
+    /// Writes what was kept, in order. False if the log refuses again; what it has not taken stays kept.
+    fn write_kept(&mut self) -> bool {
+        while !self.kept.is_empty() {
+            let mut count = 0;
+            while let Some(record) = self.kept.get(count)
+                && self.log.open_bytes() < KEPT_GROUP_BYTES
+            {
+                match self.log.append(record) {
+                    Ok(_) => count += 1,
+                    Err(LogError::TooLarge) if count > 0 => break,
+                    Err(error) => failed(&error),
+                }
+            }
+            match self.log.write_out() {
+                Ok(_) => drop(self.kept.drain(..count)),
+                Err(LogError::NotWritten { .. }) => return false,
+                Err(error) => failed(&error),
+            }
+        }
+        true
     }
 
     fn append(
         &mut self,
         partitions: &[(&Arc<PartitionCell>, &mut Replica<Solo>)],
+        bytes: usize,
     ) -> Result<GroupNumber, LogError> {
-        let bytes: usize = partitions.iter().map(|(_, replica)| replica.records().len() + 16).sum();
-        if self.log.open_bytes() + bytes > ::journal::MAX_GROUP_BYTES {
-            self.log.write_out()?;
-        }
         let mut group = self.log.open_group();
         for (cell, replica) in partitions {
             if replica.records().is_empty() {

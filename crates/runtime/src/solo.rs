@@ -12,8 +12,19 @@ use types::{RequestId, Rng};
 pub(crate) struct Outcome {
     /// What the replies wait for.
     pub(crate) gate: Gate,
-    /// The log refused: the replies must not leave.
+    /// The group up to which they tell of solo partitions, 0 if of nothing that the log lacks: what the log refuses of
+    /// that is undone. All else waits until it heals.
+    pub(crate) undoable: u64,
+    /// They tell of solo partitions.
+    pub(crate) is_solo: bool,
+    /// The log refused what solo partitions did: the replies must not leave.
     pub(crate) refused: bool,
+}
+
+impl Outcome {
+    /// Nothing was asked, and nothing waits.
+    pub(crate) const NOTHING: Outcome =
+        Outcome { gate: Gate::OPEN, undoable: 0, is_solo: false, refused: false };
 }
 
 /// Serves requests of one worker.
@@ -62,9 +73,12 @@ impl SoloCall<'_> {
 
     fn log(&mut self, partitions: &mut [(&Arc<PartitionCell>, &mut Replica<Solo>)]) {
         let Some(journal) = self.journal else { return };
+        self.outcome.is_solo = true;
         self.outcome.refused |= !journal.append(partitions);
         for (_, replica) in partitions {
-            self.outcome.gate = self.outcome.gate.and(replica.reply_gate());
+            let gate = replica.reply_gate();
+            self.outcome.undoable = self.outcome.undoable.max(gate.written);
+            self.outcome.gate = self.outcome.gate.and(gate);
         }
     }
 

@@ -299,7 +299,7 @@ impl Worker {
         connection.closing |= received.state == State::Closing;
         let mut outcome = self.host.take_outcome();
         // A log that failed meanwhile may have taken back what the first of these replies tell of.
-        outcome.refused |= self.log_failures() != failures;
+        outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
     }
 
@@ -318,7 +318,7 @@ impl Worker {
             return;
         }
         let gate = (!outcome.gate.is_open(journal.durable())).then_some(outcome.gate);
-        connection.gate(output, own, gate);
+        connection.gate(output, own, gate, outcome.undoable);
     }
 
     /// Goes on where replies have come, and reads on where output has drained.
@@ -399,7 +399,7 @@ impl Worker {
         if let Some(journal) = &self.host.process.journal
             && journal.failures() != 0
         {
-            let replaced = connection.refuse_held(output, |gate| journal.has_failed(gate.written));
+            let replaced = connection.refuse_held(output, |group| journal.has_failed(group));
             connection.closing |= !replaced;
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };

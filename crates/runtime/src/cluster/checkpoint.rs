@@ -1,7 +1,7 @@
 //! Checkpoints of replicas: the worker writes one piece a turn, beside traffic; another thread makes the finished
 //! checkpoint durable and installs it.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Written};
 use crate::journal::{CLUSTER_RECORDS, Journal};
 use ::journal::{CheckpointWriter, LogError};
 use protocol::hosted::Hosted;
@@ -10,6 +10,8 @@ use types::PartitionId;
 /// A checkpoint in progress.
 pub(crate) struct Checkpoint {
     writer: CheckpointWriter,
+    /// How often the log had failed when it was begun.
+    failures: u64,
     /// The replicas still to be written, by keyspace and partition; the last one is under way.
     rest: Vec<(usize, PartitionId)>,
     cursor: u64,
@@ -25,19 +27,22 @@ impl Cluster {
             };
             let rest = self.keyspaces.iter().enumerate().flat_map(of).collect();
             self.has_remains = false;
-            self.checkpoint = Some(Checkpoint { writer: journal.begin_checkpoint()?, rest, cursor: 0 });
+            let failures = journal.failures();
+            self.checkpoint =
+                Some(Checkpoint { writer: journal.begin_checkpoint()?, failures, rest, cursor: 0 });
         }
         Ok(())
     }
 
-    /// Writes the next piece of the checkpoint under way. Returns it when all is written.
-    pub(crate) fn continue_checkpoint(
-        &mut self,
-        journal: &Journal,
-    ) -> Result<Option<CheckpointWriter>, LogError> {
+    /// Writes the next piece of the checkpoint under way. Returns it when all is written. It is given up when the log
+    /// refuses records meanwhile: it would show what the log does not have.
+    pub(crate) fn continue_checkpoint(&mut self, journal: &Journal) -> Result<Option<Written>, LogError> {
         let Some(mut checkpoint) = self.checkpoint.take() else { return Ok(None) };
+        if checkpoint.failures != journal.failures() {
+            return Ok(None);
+        }
         let Some((index, partition)) = checkpoint.rest.last().copied() else {
-            return Ok(Some(checkpoint.writer));
+            return Ok(Some((checkpoint.writer, checkpoint.failures)));
         };
         let mut chunk = vec![CLUSTER_RECORDS];
         chunk.extend_from_slice(&(index as u16).to_le_bytes());

@@ -4,7 +4,7 @@ use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
 use crate::journal::Journal;
 use protocol::hosted::{Environment, Turn};
-use protocol::{Durable, Encode, NoReplies, Now, Request, SpoolRequest};
+use protocol::{Durable, Encode, NoReplies, Now, Request, SpoolRequest, misconf};
 use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Rng, Slot};
 
 /// See the module.
@@ -18,6 +18,10 @@ pub(crate) struct Surroundings<'c> {
 impl Environment for Surroundings<'_> {
     fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64 {
         self.journal.map_or(0, |journal| journal.append_replica(keyspace, partition, records).0)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.journal.is_some_and(Journal::is_suspended)
     }
 
     fn durable(&self) -> Durable {
@@ -67,5 +71,12 @@ pub(crate) fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, error: &Error
         if !matches!(request, Request::Close { .. }) {
             turn.replies.reply(id).error(error);
         }
+    }
+}
+
+/// Answers requests that may write while the log takes no records: memory that grew with them would have no bound.
+pub(crate) fn refuse_writes(requests: &mut Vec<(RequestId, Request<'_>)>, turn: &mut Turn<'_>) {
+    for (id, _) in requests.extract_if(.., |(_, request)| request.may_write()) {
+        turn.replies.reply(id).error(&misconf());
     }
 }

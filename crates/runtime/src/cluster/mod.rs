@@ -13,7 +13,8 @@
 //! A turn of the loop delivers what has arrived, executes what clients sent, and then pumps: timers fire, records
 //! join the log's open group, packets whose gate is open are delivered here or queued for a peer, until nothing is
 //! left to do but to wait. Records are written out once for all of that (`everysec`) or handed to the syncer
-//! (`always`), which wakes the worker. A log that refuses records ends the process: its peers go on without it.
+//! (`always`), which wakes the worker. While the log refuses records, so that gates stay closed, clients' writes are
+//! refused, and replicas with records that it has not taken neither hear nor say anything: their peers go on without them.
 
 mod catalog;
 mod checkpoint;
@@ -45,7 +46,7 @@ use crate::user_types::{self, StoredType};
 use ::journal::CheckpointWriter;
 use catalog::Catalog;
 use checkpoint::Checkpoint;
-use environment::{Surroundings, refuse, unanswered};
+use environment::{Surroundings, refuse, refuse_writes, unanswered};
 use gateway::KeyspaceOptions;
 use hot_keys_of_all::Questions;
 use identity::Identity;
@@ -58,6 +59,7 @@ use protocol::{Gate, Now, Request};
 use spool::Spools;
 use standings::Standings;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, RequestId, Slot};
@@ -73,9 +75,12 @@ pub(crate) struct ClusterView {
     /// The size of the last checkpoint, in bytes.
     pub(crate) checkpoint_bytes: AtomicU64,
     /// A checkpoint that is written and waits to be installed.
-    written: Mutex<Option<CheckpointWriter>>,
+    written: Mutex<Option<Written>>,
     installing: AtomicBool,
 }
+
+/// A checkpoint that is written, and how often the log had failed when it was begun.
+pub(crate) type Written = (CheckpointWriter, u64);
 
 impl ClusterView {
     pub(crate) fn new(options: ClusterOptions) -> Self {
@@ -91,10 +96,10 @@ impl ClusterView {
     }
 
     /// Hands a written checkpoint to the thread that installs it.
-    pub(crate) fn hand_over(&self, writer: Option<CheckpointWriter>) {
-        if let Some(writer) = writer {
+    pub(crate) fn hand_over(&self, written: Option<Written>) {
+        if written.is_some() {
             self.installing.store(true, Ordering::Release);
-            *self.written.lock() = Some(writer);
+            *self.written.lock() = written;
         }
     }
 
@@ -104,7 +109,7 @@ impl ClusterView {
     }
 
     /// The checkpoint to install, if there is one.
-    pub(crate) fn take_written(&self) -> Option<CheckpointWriter> {
+    pub(crate) fn take_written(&self) -> Option<Written> {
         self.written.lock().take()
     }
 
@@ -313,6 +318,9 @@ impl Cluster {
         turn: &mut Turn<'_>,
     ) -> Gate {
         self.stirred = true;
+        if journal.is_some_and(Journal::is_suspended) {
+            refuse_writes(requests, turn);
+        }
         let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
         match self.keyspaces.get_mut(usize::from(keyspace.0)) {
             Some(Some(keyspace)) => {
@@ -325,12 +333,22 @@ impl Cluster {
         Gate::OPEN
     }
 
-    /// Does everything that can be done without waiting. Returns what replies wait for.
-    pub(crate) fn pump(&mut self, journal: Option<&Journal>, turn: &mut Turn<'_>) -> Gate {
-        self.stirred = false;
+    /// How many keyspaces there are to pump.
+    pub(crate) fn count(&self) -> usize {
+        self.keyspaces.len()
+    }
+
+    /// Does everything that can be done for these keyspaces without waiting. Returns what their replies wait for.
+    pub(crate) fn pump(
+        &mut self,
+        which: Range<usize>,
+        journal: Option<&Journal>,
+        turn: &mut Turn<'_>,
+    ) -> Gate {
+        self.stirred &= which.start > 0;
         let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
         let mut gate = Gate::OPEN;
-        for keyspace in self.keyspaces.iter_mut().flatten() {
+        for keyspace in self.keyspaces[which].iter_mut().flatten() {
             keyspace.pump(&mut environment, turn);
             gate = gate.and(keyspace.reply_gate());
         }

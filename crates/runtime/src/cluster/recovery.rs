@@ -170,7 +170,7 @@ fn from_disk(
     };
     let identity = identity.with_complete(complete);
     identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
-    let journal = Some(Journal::of_replicas(log, recovered.grown));
+    let journal = Some(Journal::new(log, recovered.grown));
     let standing = Standing { life: last, synced: recovered.last.0 };
     let (identity, found) = match complete {
         true => (None, Some(Found { directory: directory.to_owned(), identity, standing })),

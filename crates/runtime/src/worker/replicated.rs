@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::cluster::dropped;
+use crate::journal::Journal;
 use protocol::hosted::Turn;
 use std::sync::atomic::Ordering;
 
@@ -24,13 +25,7 @@ impl Worker {
         }
         cluster.deliver(host.now);
         for _ in 0..ROUNDS {
-            let host = &mut self.host;
-            let Some(cluster) = &mut host.cluster else { return };
-            let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway };
-            let gate = cluster.pump(host.process.journal.as_ref(), &mut turn);
-            host.outcome.gate = host.outcome.gate.and(gate);
-            // Replies have come, so connections go on, and may have asked for more.
-            self.settle();
+            self.pump();
             if !self.is_stirred() && !self.write_log() {
                 break;
             }
@@ -39,6 +34,24 @@ impl Worker {
         let host = &mut self.host;
         if let (Some(cluster), Some(view)) = (&mut host.cluster, &host.process.cluster) {
             cluster.flush(host.now.instant, self.poll.registry(), view);
+        }
+    }
+
+    /// Pumps the keyspaces. While the log refuses records it does so one by one: replies that wait for it in one do not
+    /// hold up those of the others.
+    fn pump(&mut self) {
+        let count = self.host.cluster.as_ref().map_or(0, |cluster| cluster.count());
+        let is_suspended = self.host.process.journal.as_ref().is_some_and(Journal::is_suspended);
+        let together = if is_suspended { 1 } else { count.max(1) };
+        for first in (0..count.max(1)).step_by(together) {
+            let host = &mut self.host;
+            let Some(cluster) = &mut host.cluster else { return };
+            let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway };
+            let which = first..count.min(first + together);
+            let gate = cluster.pump(which, host.process.journal.as_ref(), &mut turn);
+            host.outcome.gate = host.outcome.gate.and(gate);
+            // Replies have come, so connections go on, and may have asked for more.
+            self.settle();
         }
     }
 
@@ -86,13 +99,15 @@ impl Worker {
             let threshold =
                 process.options.checkpoint_after_bytes.max(view.checkpoint_bytes.load(Ordering::Relaxed));
             let due = (journal.grown() >= threshold || cluster.has_remains()) && !view.is_installing();
-            if due { cluster.begin_checkpoint(journal) } else { Ok(()) }
+            if due && !journal.is_suspended() { cluster.begin_checkpoint(journal) } else { Ok(()) }
         });
         if let Err(error) = written {
             tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
         }
         if let Some(directory) = &process.options.data {
-            cluster.note_complete(journal, directory);
+            if !journal.is_suspended() {
+                cluster.note_complete(journal, directory);
+            }
             cluster.tell_standing(journal, host.now.instant);
         }
     }
