@@ -55,13 +55,15 @@ class Cluster:
         if config:
             (self.folder / "config.toml").write_text(config)
             self.command += ["--config", str(self.folder / "config.toml")]
+        # What the command line begins with, to run it somewhere else.
+        self.wrapper: list[str] = []
         self.process = None
         self.nodes: dict[str, Node] = {}
 
     def start(self) -> "Cluster":
         with open(self.folder / "stderr", "ab") as errors:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                self.wrapper + self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         ready = json.loads(self._line() or "{}")
         assert ready.get("ready") is True, (self.folder / "stderr").read_text()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from cluster import Cluster
 from harness import Anabranch, wait_until
 from resp import encode
 
@@ -25,14 +26,14 @@ LEFT = 2 * MIB
 REFUSED = ("MISCONF", "UNKNOWNOUTCOME")
 
 
-class SmallDisk:
-    """A server whose data directory is a small file system, with a file on it that takes up the space."""
+class FileSystem:
+    """A small file system, with a file on it that takes up the space."""
 
-    def __init__(self, durability: str):
-        self.server = Anabranch(durability)
-        self.mount_point = self.server.folder / "disk"
-        self.mount_point.mkdir()
-        self.server.data = self.mount_point / "data"
+    def __init__(self, mount_point: Path):
+        self.mount_point = mount_point
+        self.mount_point.mkdir(parents=True)
+        # What the command line of a program begins with that sees the file system.
+        self.wrapper = []
         self.holder = self._hold(())
         if not self.holder:
             self.holder = self._hold(("--user", "--map-root-user"))
@@ -47,12 +48,8 @@ class SmallDisk:
             print(holder.communicate()[1])
             return None
         enter = ["--user", "--preserve-credentials"] if kind else []
-        self.server.wrapper = ["nsenter", f"--target={holder.pid}", *enter, "--mount"]
+        self.wrapper = ["nsenter", f"--target={holder.pid}", *enter, "--mount"]
         return holder
-
-    def restart(self) -> None:
-        self.server.kill()
-        self.server.start()
 
     @property
     def folder(self) -> Path:
@@ -71,13 +68,30 @@ class SmallDisk:
     def empty(self) -> None:
         (self.folder / "ballast").unlink()
 
+    def close(self) -> None:
+        self.holder.kill()
+        self.holder.communicate()
+
+
+class SmallDisk(FileSystem):
+    """A server whose data directory is on a small file system."""
+
+    def __init__(self, durability: str):
+        self.server = Anabranch(durability)
+        super().__init__(self.server.folder / "disk")
+        self.server.data = self.mount_point / "data"
+        self.server.wrapper = self.wrapper
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+
     def __enter__(self):
         self.server.start()
         return self
 
     def __exit__(self, *_):
-        self.holder.kill()
-        self.holder.communicate()
+        self.close()
         self.server.close()
 
 
@@ -255,3 +269,102 @@ def test_deadlines_and_reads_go_on_at_a_full_disk(disk):
         wait_until(lambda: accepts(client))
         time.sleep(0.2)
         assert client.get("soon") is None
+
+
+class OneSmallDisk:
+    """Three processes in three regions, each with a keyspace of every model; the data of a/1 are on a small file system."""
+
+    KEYSPACES = ("default", "causal", "branch")
+
+    def __init__(self, durability: str):
+        self.cluster = Cluster(3, 1, "--durability", durability)
+        self.disk = FileSystem(self.cluster.folder / "data" / "a-1" / "data")
+        self.cluster.wrapper = self.disk.wrapper
+
+    def __enter__(self):
+        self.cluster.__enter__()
+        self.of_full, *self.of_others = self.cluster
+        with self.of_full.client() as client:
+            for model in self.KEYSPACES[1:]:
+                client.execute_command("KEYSPACE", "CREATE", model, "MODEL", model)
+        return self
+
+    def __exit__(self, *_):
+        self.cluster.close()
+        self.disk.close()
+
+    def write_until_suspended(self, acknowledged: dict) -> None:
+        """Writes at another process until the log of a/1 refuses what comes of it there."""
+        self.disk.fill()
+        with self.of_others[0].client() as other, self.of_full.client() as full:
+            for number in range(10_000):
+                other.set(f"fill:{number}", f"{number}:" + "x" * 10_000)
+                acknowledged[f"fill:{number}"] = f"{number}:" + "x" * 10_000
+                if full.info("persistence")["aof_last_write_status"] == "err":
+                    return
+        raise AssertionError("the disk took 100 megabytes")
+
+    def clients(self, node) -> dict[str, redis.Redis]:
+        return {name: node.using(name) for name in self.KEYSPACES}
+
+    def check(self, acknowledged: dict) -> None:
+        """Every process has everything acknowledged, in time."""
+        for node in self.cluster:
+            for keyspace, client in self.clients(node).items():
+                expected = {key[1]: value for key, value in acknowledged.items() if key[0] == keyspace}
+                wait_until(lambda: client.mget(list(expected)) == list(expected.values()))
+
+    def fill_keys(self, acknowledged: dict) -> dict:
+        return {("default", key): value for key, value in acknowledged.items()}
+
+
+@pytest.fixture(params=["always", "everysec"])
+def one_small_disk(request):
+    with OneSmallDisk(request.param) as it:
+        yield it
+
+
+def test_a_process_of_a_cluster_with_a_full_disk_stays_up_and_heals(one_small_disk):
+    acknowledged, filled = {}, {}
+    full = one_small_disk.clients(one_small_disk.of_full)
+    for keyspace, client in full.items():
+        client.set("before", "1")
+        acknowledged[keyspace, "before"] = "1"
+    one_small_disk.check(acknowledged)
+    pid = full["default"].info("server")["process_id"]
+    one_small_disk.write_until_suspended(filled)
+    acknowledged |= one_small_disk.fill_keys(filled)
+
+    # Its clients read on and cannot write, in any keyspace.
+    for keyspace, client in full.items():
+        with pytest.raises(redis.ResponseError, match="MISCONF"):
+            client.set("refused", "1")
+        with pytest.raises(redis.ResponseError, match="MISCONF"):
+            client.transaction(lambda pipe: (pipe.multi(), pipe.set("refused", 1), pipe.incr("refused")))
+        assert client.get("before") == "1" and client.get("refused") is None, keyspace
+
+    # The others go on, in every keyspace.
+    for number, node in enumerate(one_small_disk.of_others):
+        for keyspace, client in one_small_disk.clients(node).items():
+            for index in range(20):
+                client.set(f"during:{number}:{index}", "y" * 1000)
+                acknowledged[keyspace, f"during:{number}:{index}"] = "y" * 1000
+            assert client.get("before") == "1"
+    with pytest.raises(redis.ResponseError, match="MISCONF"):
+        full["default"].set("refused", "1")
+
+    # Room again: it takes writes, and has what it missed.
+    one_small_disk.disk.empty()
+    for keyspace, client in full.items():
+        wait_until(lambda: accepts(client))
+        client.set("after", keyspace)
+        acknowledged[keyspace, "after"] = keyspace
+    one_small_disk.check(acknowledged)
+    assert full["default"].info("persistence")["aof_last_write_status"] == "ok"
+    assert full["default"].info("server")["process_id"] == pid
+
+    # And so it has after a kill, although it had been refused.
+    one_small_disk.cluster.do("kill a/1", "restart a/1")
+    one_small_disk.check(acknowledged)
+    assert all(client.get("refused") is None for client in one_small_disk.clients(one_small_disk.of_full).values())
+    assert "fatal" not in one_small_disk.cluster.logs()

@@ -65,6 +65,8 @@ impl Instance {
 }
 
 impl Protocol for Instance {
+    const READS_ALONE: bool = true;
+
     type Message = Message;
     type Timer = Timer;
     type Record<'a> = Record<'a>;

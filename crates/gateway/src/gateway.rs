@@ -62,7 +62,7 @@ impl Config {
 }
 
 /// Names a connection of one gateway; never used again after it closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     slot: u32,
     generation: u32,

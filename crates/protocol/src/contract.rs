@@ -12,6 +12,10 @@ pub trait Protocol: Sized {
     type Timer: Copy + Ord + std::fmt::Debug;
     /// What it writes to the log, borrowed where the caller has it.
     type Record<'a>: Encode;
+    /// True if instances that log serve reads of their own process without hearing from others and without their timers.
+    /// While the log refuses records they do only that: what they hear and what timers bring would have to be logged,
+    /// and reads would wait for it.
+    const READS_ALONE: bool = false;
 
     /// Reacts to a batch of inputs and leaves it empty; never blocks, never fails. A step takes at most about a
     /// millisecond, one large write apart (Corrections 87).

@@ -191,3 +191,29 @@ impl Connection {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What solo partitions did in a group that failed is undone; what replicas did waits until the log heals.
+    #[test]
+    fn only_replies_of_what_was_undone_are_replaced() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let socket = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let mut connection = Connection::new(socket, ConnectionId::default());
+        let gate = |group| Gate { written: group, synced: 0 };
+        let mut output = b"+replicated\r\n".to_vec();
+        connection.gate(&output, Vec::new(), Some(gate(5)), 0);
+        output.extend_from_slice(b"+solo\r\n");
+        connection.gate(&output, Vec::new(), Some(gate(5)), 5);
+        output.extend_from_slice(b"+both\r\n");
+        connection.gate(&output, Vec::new(), Some(gate(6)), 5);
+        assert!(connection.refuse_held(&mut output, |group| group == 5));
+        let text = String::from_utf8(output).expect("text");
+        let replies: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert_eq!(replies[0], "+replicated");
+        assert!(replies.len() == 3 && replies[1..].iter().all(|reply| reply.starts_with("-UNKNOWNOUTCOME")));
+        assert_eq!(connection.gates().collect::<Vec<_>>(), [gate(5), Gate::OPEN, Gate::OPEN]);
+    }
+}

@@ -7,6 +7,9 @@
 //! written, [`Journal::durable`] stays where it was, so that the gates of replicas stay closed: nothing that is not logged
 //! leaves this process.
 
+#[cfg(test)]
+mod tests;
+
 use crate::keyspace::PartitionCell;
 use crate::process::fatal;
 use ::journal::{GroupNumber, Log, LogError, SyncTicket};

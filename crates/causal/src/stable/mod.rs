@@ -140,6 +140,8 @@ impl<S: Times> Node<S> {
 }
 
 impl<S: Times> Protocol for Node<S> {
+    const READS_ALONE: bool = true;
+
     type Message = Message<S>;
     type Timer = Timer;
     type Record<'a> = Record<'a, S::Depends>;

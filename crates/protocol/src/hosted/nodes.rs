@@ -151,20 +151,27 @@ impl<P: Protocol> Nodes<P> {
 
     /// True while the log refuses what the replica has persisted. It says nothing until the log has it, so it hears
     /// nothing either, and its timers wait: for the others it is as if its process paused, and nothing piles up.
-    fn is_paused(&self, replica: &Replica<P>) -> bool {
-        self.refused_after.is_some_and(|written| !replica.is_logged(written))
+    fn is_silent(&self, index: usize) -> bool {
+        self.refused_after.is_some_and(|written| !self.replicas[index].is_logged(written))
     }
 
-    /// Drops, while the log refuses records, what came for replicas that are paused, as a network may. Nor does a
-    /// replica hear anything that serves clients itself: what it would have to log would hold up their reads.
+    /// False while the replica's timers wait. What serves clients itself has to tell them when something takes too long.
+    fn keeps_time(&self, index: usize) -> bool {
+        let is_alone = P::READS_ALONE && index > 0 && self.refused_after.is_some();
+        !is_alone && !self.is_silent(index)
+    }
+
+    /// Drops what came for replicas that do not hear it because the log refuses records, as a network may.
     fn drop_unheard(&mut self) {
         if self.refused_after.is_none() {
             return;
         }
         for index in 0..self.replicas.len() {
-            let serves = index == 0 && self.slots[index].partition.is_some();
-            if serves || self.is_paused(&self.replicas[index]) {
+            if self.is_silent(index) {
                 self.inboxes[index].clear();
+            } else if P::READS_ALONE && self.slots[index].partition.is_some() {
+                let process = self.process;
+                self.inboxes[index].retain(|(from, _)| from.process == process);
             }
         }
     }
@@ -188,9 +195,9 @@ impl<P: Protocol> Nodes<P> {
     pub(super) fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
         self.refused_after = environment.is_suspended().then(|| environment.durable().written);
         for index in 0..self.replicas.len() {
-            let is_paused = self.is_paused(&self.replicas[index]);
+            let keeps_time = self.keeps_time(index);
             let replica = &mut self.replicas[index];
-            if !is_paused && replica.deadline().is_some_and(|deadline| deadline <= turn.now.instant) {
+            if keeps_time && replica.deadline().is_some_and(|deadline| deadline <= turn.now.instant) {
                 replica.fire(turn.now, turn.random, turn.replies);
             }
         }
@@ -241,8 +248,8 @@ impl<P: Protocol> Nodes<P> {
 
     /// See [`super::Hosted::deadline`].
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let going = self.replicas.iter().filter(|replica| !self.is_paused(replica));
-        going.filter_map(Replica::deadline).min()
+        let timed = (0..self.replicas.len()).filter(|index| self.keeps_time(*index));
+        timed.filter_map(|index| self.replicas[index].deadline()).min()
     }
 
     /// See [`super::Hosted::log_work`].

@@ -57,6 +57,7 @@ impl Hosting for Quiet {
 #[derive(Default)]
 struct World {
     durable: Durable,
+    is_suspended: bool,
     groups: u64,
     sent: Vec<(ProcessId, Slot)>,
 }
@@ -66,6 +67,10 @@ impl Environment for World {
         assert!(!records.is_empty());
         self.groups += 1;
         self.groups
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.is_suspended
     }
 
     fn durable(&self) -> Durable {
@@ -152,4 +157,45 @@ fn a_log_is_recovered_by_the_instances_that_wrote_it() {
     let mut replies = NoReplies::default();
     hosted.recovered(true, &mut Turn { now: Now::default(), random: &mut random, replies: &mut replies });
     assert_eq!((hosted.partitions(), hosted.hosts(address(1, 1).slot)), (vec![0], false));
+}
+
+#[test]
+fn while_the_log_refuses_its_records_a_replica_hears_nothing_and_nothing_piles_up() {
+    let (mut hosted, mut world, mut answers) = (hosted(), World::default(), Answers::default());
+    let mut random = Rng::with_seed(1);
+    let mut turn = Turn { now: Now::default(), random: &mut random, replies: &mut answers };
+    let mut ask = |hosted: &mut Box<dyn Hosted>, world: &mut World| {
+        let request = Request::Unwatch { session: SessionId(1) };
+        hosted.submit(&mut vec![(RequestId(7), request)], world, &mut turn);
+        hosted.pump(world, &mut turn);
+        hosted.state()
+    };
+    world.is_suspended = true;
+    assert_eq!(ask(&mut hosted, &mut world), ["[]", "[1]"], "it has nothing that the log lacks, and hears");
+    for _ in 0..3 {
+        assert_eq!(ask(&mut hosted, &mut world), ["[]", "[1]"]);
+    }
+    assert_eq!((world.groups, world.sent.len()), (1, 4), "the coordinator goes on");
+    (world.is_suspended, world.durable.written) = (false, 1);
+    assert_eq!(ask(&mut hosted, &mut world), ["[2]", "[1, 1]"]);
+}
+
+#[test]
+fn a_request_may_write_if_a_step_of_it_may() {
+    use datatypes::{Operation, counter};
+    let keyed = |operation| crate::KeyedOperation {
+        key: b"k",
+        hash: types::KeyHash(1),
+        operation: Operation::Counter(operation),
+        blind: false,
+    };
+    let session = SessionId(1);
+    let read = crate::Step::Key(keyed(counter::Operation::Get));
+    let write = crate::Step::Key(keyed(counter::Operation::Add { by: 1 }));
+    let many = |steps: &[crate::Step<'_>]| Request::Operate { session, steps }.may_write();
+    assert!(many(&[read.clone(), write.clone()]) && many(&[crate::Step::Flush]));
+    assert!(!many(&[read.clone(), crate::Step::Count]));
+    let own = |words: &[&[u8]], steps: &[crate::Step<'_>]| Request::Own { session, words, steps }.may_write();
+    assert!(own(&[b"BRANCH", b"name", b"x"], &[]) && own(&[b"AT", b"s"], &[write]));
+    assert!(!own(&[b"BRANCH", b"HEADS"], &[]) && !own(&[b"AT", b"s"], &[read]));
 }
