@@ -6,7 +6,7 @@ use super::*;
 use crate::keyspace::Keyspace;
 use ::journal::{LogOptions, Piece, SimulatedDisk};
 use datatypes::{Operation, register};
-use protocol::{Durability, Input, KeyedOperation, NoReplies, Now, Request};
+use protocol::{Durability, Input, KeyedOperation, NoReplies, Now, Protocol, Request};
 use types::{HashSeed, Incarnation, KeyHash, RequestId, Rng, SessionId};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(7);
