@@ -143,7 +143,9 @@ fn refused_records_are_handed_back_once_and_can_be_appended_again() {
     let disk = SimulatedDisk::new();
     let (mut log, _, _) = open(disk.mount());
     let records: Vec<Vec<u8>> = vec![b"first".to_vec(), Vec::new(), vec![3; 12_000], b"last".to_vec()];
-    records.iter().for_each(|record| drop(log.append(record).unwrap()));
+    for record in &records {
+        log.append(record).unwrap();
+    }
     for _ in 0..3 {
         disk.fail_next_write(6_000);
         assert!(matches!(log.write_out(), Err(LogError::NotWritten { .. })));
@@ -151,7 +153,9 @@ fn refused_records_are_handed_back_once_and_can_be_appended_again() {
         assert_eq!(refused, records);
         assert_eq!(log.take_refused(), Vec::<Vec<u8>>::new());
         log.retry().unwrap();
-        refused.iter().for_each(|record| drop(log.append(record).unwrap()));
+        for record in &refused {
+            log.append(record).unwrap();
+        }
     }
     log.append(b"newer").unwrap();
     log.sync_now().unwrap();
