@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from harness import READY_TIMEOUT, product
+from harness import READY_TIMEOUT, THREADS, product
 from resp import Raw
 
 
@@ -52,6 +52,8 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="anabranch-cluster-"))
         self.command = [program or product(), "cluster", "local", "--regions", str(regions)]
         self.command += ["--processes", str(processes), "--base-port", "0", "--data", str(self.folder / "data"), "--json", *arguments]
+        if THREADS and "--threads" not in arguments:
+            self.command += ["--threads", THREADS]
         if config:
             (self.folder / "config.toml").write_text(config)
             self.command += ["--config", str(self.folder / "config.toml")]

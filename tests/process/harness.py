@@ -19,6 +19,8 @@ from resp import Raw
 
 # How long a server may take to say that it is ready, in seconds. Generous: a loaded machine is no failure.
 READY_TIMEOUT = 60.0
+# How many threads servers have that are not told; their own default if it is empty.
+THREADS = os.environ.get("ANABRANCH_THREADS", "")
 # A process that ended in order, by a signal that asked for it, or by SIGKILL.
 EXPECTED_ENDS = (0, -signal.SIGTERM, -signal.SIGKILL)
 
@@ -127,7 +129,7 @@ class Anabranch(Server):
         # What the command line of the server begins with, to run it somewhere else.
         self.wrapper = []
         # What it ends with.
-        self.arguments = []
+        self.arguments = ["--threads", THREADS] if THREADS else []
 
     def start(self):
         self._spawn(self._command())

@@ -183,7 +183,7 @@ def test_a_history_with_killed_leaders_is_transactionally_causal(regions, option
             time.sleep(1.5)
             cluster.do(f"restart {victim}")
         summary = finish(running, 8)
-        assert summary["committed"] > 24 and summary["lost_connections"] >= 2, summary
+        assert summary["committed"] > 24 and summary["lost_connections"] >= 1, summary
     # Which of two unseen writes came first cannot always be told from outside: a history may stay undecided.
     command = [laboratory(), "check", str(history), "--model", "transactional-causal", "--json"]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120).stdout)

@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     with Cluster(3, 1, "--partitions", "2") as cluster:
         urls = [argument for node in cluster for argument in ("--url", f"127.0.0.1:{node.port}")]
         for workload in WORKLOADS:
-            command = [laboratory(), "bench", workload, *urls, "--clients", "4", "--keys", "20", "--seconds", "1", "--json"]
+            command = [laboratory(), "bench", workload, *urls, "--clients", "4", "--keys", "20", "--seconds", "3", "--json"]
             command += ["--history", str(folder / f"{workload}.jsonl")]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
 const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "8";
+const PARALLEL_FILES: &str = "6";
 
 /// After how many seconds a test of [`Length::Brief`] fails: a multiple of what the longest takes.
 const TEST_LIMIT: &str = "--timeout=300";
@@ -31,6 +31,8 @@ pub enum Length {
     Brief,
     /// Those that are marked `soak`.
     Left,
+    /// Those of [`Length::Brief`] again, where every process has two worker threads.
+    Threads,
     /// Those that find more the longer they go on.
     Long,
 }
@@ -54,10 +56,14 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
         Length::Brief => {
             pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT])
         }
+        Length::Threads => pytest
+            .args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT])
+            .env("ANABRANCH_THREADS", "2"),
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => {
-            let longer = "kill or random_sequences or differential_cluster or cut_apart or spill";
+            let longer =
+                "kill or random_sequences or differential_cluster or cut_apart or spill or crowds or orders";
             pytest.args(["-k", longer]).env("ANABRANCH_SOAK", "1")
         }
     };

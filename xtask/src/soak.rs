@@ -30,6 +30,11 @@ const ONCE: &[Step] = &[
         about: "process tests marked `soak`: the bench commands, further variants of the others",
         run: |workspace| run_process_tests(workspace, Length::Left),
     },
+    Step {
+        name: "threads",
+        about: "the process tests of `test` again, with two worker threads in every process",
+        run: |workspace| run_process_tests(workspace, Length::Threads),
+    },
 ];
 
 /// What explores further every time.
