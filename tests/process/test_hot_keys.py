@@ -188,7 +188,7 @@ def test_what_cannot_be_told_is_refused(cluster, options, reason):
             client.execute_command("KEYSPACE", "HOTKEYS", *options)
 
 
-def test_a_single_process_says_that_it_has_none(server):
+def test_a_keyspace_of_one_process_has_none(server):
     with server.client() as client:
-        with pytest.raises(redis.ResponseError, match="for clusters"):
+        with pytest.raises(redis.ResponseError, match="none waits for another"):
             client.execute_command("KEYSPACE", "HOTKEYS", "default")

@@ -256,7 +256,7 @@ def test_a_serializable_keyspace_serves_every_process(cluster):
         (("REPLICAS", 3), "REPLICAS stays"),
         (("CONCURRENCY", "locking"), "CONCURRENCY stays"),
         (("ISOLATION", "serializable"), "ISOLATION stays"),
-        (("DURABILITY", "always"), "one durability"),
+        (("DURABILITY", "always"), "has the durability of its processes"),
         (("COLOUR", "red"), "unknown keyspace option"),
         (("CLOCKBOUND", "soon"), "CLOCKBOUND is a number"),
         (("CLOCKBOUND", 0), "1 millisecond or more"),

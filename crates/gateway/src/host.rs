@@ -148,8 +148,6 @@ pub enum Administration<'a> {
 pub struct KeyspaceOptions<'a> {
     /// `MODEL`, in lower case: `strict`, `causal` or `branch`.
     pub model: Option<Model>,
-    /// `DURABILITY`.
-    pub durability: Option<DurabilityClass>,
     /// `REGIONS`, as the client spelled them: those that keep the keyspace. Empty if it does not say.
     pub regions: Vec<&'a [u8]>,
     /// Any other option with its value, as the client spelled them.
@@ -181,35 +179,6 @@ impl Model {
             Model::Strict => "strict",
             Model::Causal => "causal",
             Model::Branch => "branch",
-        }
-    }
-}
-
-/// What a reply promises about a later crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DurabilityClass {
-    /// `none`: may lose everything since the last checkpoint.
-    None,
-    /// `everysec`: a killed process loses nothing, a power cut at most a second.
-    EverySecond,
-    /// `always`: nothing is lost.
-    Always,
-}
-
-impl DurabilityClass {
-    /// The class of this name, in any case.
-    pub fn from_name(name: &[u8]) -> Option<Self> {
-        [DurabilityClass::None, DurabilityClass::EverySecond, DurabilityClass::Always]
-            .into_iter()
-            .find(|class| class.as_str().as_bytes().eq_ignore_ascii_case(name))
-    }
-
-    /// Its name in commands.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DurabilityClass::None => "none",
-            DurabilityClass::EverySecond => "everysec",
-            DurabilityClass::Always => "always",
         }
     }
 }

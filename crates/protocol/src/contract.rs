@@ -2,6 +2,7 @@
 
 use crate::request::Request;
 use crate::timers::Timers;
+use serde::{Deserialize, Serialize};
 use types::{Address, Instant, NodeId, ReplyBuf, ReplySink, RequestId, Rng, WallTime, Wire};
 
 /// A replica of a partition, or a coordinator in a gateway: anything with an address that reacts to inputs.
@@ -144,14 +145,28 @@ pub enum Input<'a, P: Protocol> {
 }
 
 /// How durable a record must be before what follows it may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Durability {
     /// Not at all: `none`.
+    #[serde(rename = "none")]
     Volatile,
     /// Handed to the kernel: `everysec`.
+    #[serde(rename = "everysec")]
     Written,
     /// Synced: `always`.
+    #[serde(rename = "always")]
     Synced,
+}
+
+impl Durability {
+    /// Its name in commands.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Volatile => "none",
+            Durability::Written => "everysec",
+            Durability::Synced => "always",
+        }
+    }
 }
 
 /// Finds the sink of a reply. Implemented by whoever asked.

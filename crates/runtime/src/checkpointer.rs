@@ -1,24 +1,29 @@
 //! The thread that takes checkpoints beside traffic, so that log and recovery time stay bounded.
 
-use crate::cluster::ClusterView;
-use crate::journal::{Journal, SOLO_RECORDS};
+use crate::cluster::Cluster;
+use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
 use crate::keyspace::Keyspace;
 use crate::process::Process;
+use crate::routed::Routed;
 use ::journal::{CheckpointWriter, LogError};
-use protocol::{Durability, Protocol, Replica};
+use protocol::hosted::Turn;
+use protocol::{Durability, NoReplies, Protocol, Replica};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::{Group, Solo};
+use types::{KeyspaceId, PartitionId, Rng};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// No worker has this number.
+const NO_WORKER: u16 = u16::MAX;
 
 pub(crate) fn run(process: &Process, journal: &Journal) {
     let mut last_size = 0;
     while !process.is_stopping() {
         std::thread::sleep(LOOK_EVERY);
         let threshold = process.options.checkpoint_after_bytes.max(last_size);
-        let wanted = process.checkpoint_wanted.swap(false, Ordering::AcqRel);
-        if (wanted || journal.grown() >= threshold) && !journal.is_suspended() {
+        let is_due = process.view.is_checkpoint_wanted() || journal.grown() >= threshold;
+        if is_due && !journal.is_suspended() {
             match take(process, journal) {
                 Ok(size) => last_size = size,
                 Err(error) => {
@@ -29,23 +34,9 @@ pub(crate) fn run(process: &Process, journal: &Journal) {
     }
 }
 
-/// In a process of a cluster the worker writes checkpoints; this installs them.
-pub(crate) fn run_for_replicas(process: &Process, journal: &Journal, view: &ClusterView) {
-    while !process.is_stopping() {
-        std::thread::sleep(LOOK_EVERY);
-        if let Some((writer, failures)) = view.take_written() {
-            let installed = install(process, journal, writer, failures);
-            if let Err(error) = &installed {
-                tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
-            }
-            view.installed(installed.ok());
-        }
-    }
-}
-
 /// Takes a checkpoint and makes it the current one; returns its size in bytes.
 pub(crate) fn take(process: &Process, journal: &Journal) -> Result<u64, LogError> {
-    let failures = journal.failures();
+    let (number, failures) = (process.view.begin_checkpoint(), journal.failures());
     let mut writer = journal.begin_checkpoint()?;
     for keyspace in process.keyspaces().iter() {
         // Without a log to repair it, a checkpoint must be one snapshot (nothing half-applied).
@@ -59,12 +50,21 @@ pub(crate) fn take(process: &Process, journal: &Journal) -> Result<u64, LogError
         }
         written?;
     }
-    install(process, journal, writer, failures)
+    let replicas = process.cluster.lock().replicas();
+    for replica in replicas {
+        if journal.failures() != failures {
+            return Err(LogError::Suspended);
+        }
+        write_replica(process, journal, replica, &mut writer)?;
+    }
+    let size = install(process, journal, writer, failures)?;
+    process.view.install_checkpoint(number);
+    Ok(size)
 }
 
 /// Makes a written checkpoint durable and the current one; returns its size in bytes. `failures` is how often the log
 /// had failed when it was begun.
-pub(crate) fn install(
+fn install(
     process: &Process,
     journal: &Journal,
     writer: CheckpointWriter,
@@ -119,4 +119,45 @@ fn write_keyspace(
         writer.reflect(journal.open_group());
     }
     Ok(())
+}
+
+/// Writes a replica piece by piece, so that traffic goes on in between.
+fn write_replica(
+    process: &Process,
+    journal: &Journal,
+    (keyspace, partition): (KeyspaceId, PartitionId),
+    writer: &mut CheckpointWriter,
+) -> Result<(), LogError> {
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let mut chunk = vec![CLUSTER_RECORDS];
+        chunk.extend_from_slice(&keyspace.0.to_le_bytes());
+        chunk.extend_from_slice(&partition.0.to_le_bytes());
+        cursor = with_pumped(process, journal, |cluster| {
+            let next = cluster.checkpoint((keyspace, partition), from, &mut chunk);
+            writer.reflect(journal.open_group());
+            next
+        });
+        writer.chunk(&chunk)?;
+    }
+    Ok(())
+}
+
+/// Works on the cluster when everything that was persisted has been appended to the log.
+fn with_pumped<R>(process: &Process, journal: &Journal, work: impl FnOnce(&mut Cluster) -> R) -> R {
+    let mut nobody = NoReplies::default();
+    let mut routed = Routed::new(NO_WORKER, &mut nobody);
+    let mut cluster = process.cluster.lock();
+    let now = process.now();
+    let gate = if cluster.is_stirred() {
+        let mut turn = Turn { now, random: &mut Rng::new(), replies: &mut routed };
+        let all = 0..cluster.count();
+        cluster.pump(all, Some(journal), &mut turn)
+    } else {
+        protocol::Gate::OPEN
+    };
+    let outcome = work(&mut cluster);
+    drop(cluster);
+    routed.hand_out(process, gate);
+    outcome
 }

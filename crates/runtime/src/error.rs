@@ -46,9 +46,9 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A user-defined type that values may be of does not load.
-    #[error("{0}; without it, values of this type cannot be read")]
-    Type(String),
+    /// The list of keyspaces names what this program cannot serve.
+    #[error("cannot serve the list of keyspaces: {0}")]
+    Keyspaces(String),
     /// The process and the cluster do not fit together.
     #[error("cannot take part in the cluster: {0}")]
     Cluster(String),

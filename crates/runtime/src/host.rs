@@ -1,12 +1,13 @@
 //! What surrounds a worker's gateway.
 
-use crate::cluster::{self, Cluster, HotKeysQuestion};
+use crate::cluster::{self, HotKeysQuestion};
 use crate::info;
-use crate::keyspace::{Keyspace, class_of, durability_of};
+use crate::keyspace::Keyspace;
 use crate::process::{Process, WorkerHandle};
+use crate::routed::Routed;
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
-use gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
+use gateway::{Administration, ClientFilter, ClientInfo, Host};
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::sync::Arc;
@@ -16,20 +17,23 @@ use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
 pub(crate) struct WorkerHost {
     pub(crate) process: Arc<Process>,
     pub(crate) me: Arc<WorkerHandle>,
-    /// The keyspaces as of the beginning of the turn.
+    /// The worker's number.
+    pub(crate) worker: u16,
+    /// The keyspaces that the process keeps by itself, as of the last time that this worker looked.
     pub(crate) keyspaces: Arc<Vec<Arc<Keyspace>>>,
     pub(crate) now: Now,
     pub(crate) random: Rng,
     /// What the replies written since the last `take_outcome` wait for.
     pub(crate) outcome: Outcome,
-    /// In a process of a cluster all keyspaces are here, and none in `keyspaces`.
-    pub(crate) cluster: Option<Box<Cluster>>,
+    /// The cluster is to be pumped before this turn ends.
+    pub(crate) stirred: bool,
 }
 
 impl WorkerHost {
-    pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, cluster: Option<Box<Cluster>>) -> Self {
+    pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, worker: u16) -> Self {
         let (keyspaces, now) = (process.keyspaces(), process.now());
-        WorkerHost { process, me, keyspaces, now, random: Rng::new(), outcome: Outcome::NOTHING, cluster }
+        let outcome = Outcome::NOTHING;
+        WorkerHost { process, me, worker, keyspaces, now, random: Rng::new(), outcome, stirred: false }
     }
 
     /// A new turn of the loop begins.
@@ -41,102 +45,107 @@ impl WorkerHost {
         std::mem::replace(&mut self.outcome, Outcome::NOTHING)
     }
 
-    fn keyspace(&self, id: KeyspaceId) -> Option<&Arc<Keyspace>> {
-        match self.keyspaces.get(usize::from(id.0)) {
-            Some(keyspace) if keyspace.id == id => Some(keyspace),
-            _ => self.keyspaces.iter().find(|keyspace| keyspace.id == id),
+    /// The keyspace, if the process keeps it by itself.
+    fn keyspace(&mut self, id: KeyspaceId) -> Option<Arc<Keyspace>> {
+        if let Some(keyspace) = find(&self.keyspaces, id) {
+            return Some(Arc::clone(keyspace));
         }
+        // Another worker may have created it.
+        self.keyspaces = self.process.keyspaces();
+        find(&self.keyspaces, id).cloned()
+    }
+
+    fn submit_to_cluster(
+        &mut self,
+        keyspace: KeyspaceId,
+        requests: &mut Vec<(RequestId, Request<'_>)>,
+        replies: &mut dyn Replies,
+    ) {
+        let mut routed = Routed::new(self.worker, replies);
+        let mut cluster = self.process.cluster.lock();
+        // Read behind the lock, so that time does not go back from one worker to the next.
+        self.now = self.process.now();
+        let mut turn = Turn { now: self.now, random: &mut self.random, replies: &mut routed };
+        let journal = self.process.journal.as_ref();
+        let gate = cluster.submit(keyspace, requests, journal, &mut turn);
+        drop(cluster);
+        routed.hand_out(&self.process, gate);
+        self.outcome.gate = self.outcome.gate.and(gate);
+        self.stirred = true;
     }
 
     fn administer_now(&mut self, command: &Administration<'_>) -> Result<(), Error> {
-        if let Some(cluster) = &mut self.cluster {
-            return match command {
-                Administration::Create { name, options } => cluster.create(text(name), options, self.now),
-                Administration::List
-                | Administration::Info { .. }
-                | Administration::HotKeys { .. }
-                | Administration::Locate { .. } => {
-                    cluster.refresh(self.now);
-                    Ok(())
-                }
-                Administration::Place { name, partition, processes } => {
-                    cluster.place(name, *partition, processes, self.now)
-                }
-                Administration::Recover { .. } => Ok(()),
-                Administration::Evict { name, region } => cluster.evict(name, region, self.now),
-                Administration::Alter { name, options } => cluster.alter(&text(name), options, self.now),
-                Administration::Drop { name } => cluster.drop_keyspace(&text(name), self.now),
-                Administration::LoadType { .. } => Ok(()),
-            };
-        }
-        match command {
-            Administration::Create { name, options } => {
-                let (name, options) = (text(name), supported(options)?);
-                let durability = options.durability.map_or(self.process.options.durability, durability_of);
-                self.process.create(&name, durability)?;
-            }
-            Administration::Alter { name, options } => {
-                let (name, options) = (text(name), supported(options)?);
-                let durability =
-                    options.durability.ok_or_else(|| Error::err("ALTER needs DURABILITY and a class"))?;
-                self.process.alter(&name, durability_of(durability))?;
-            }
-            Administration::Drop { name } => self.process.drop_keyspace(&text(name))?,
-            Administration::Place { .. } | Administration::Recover { .. } | Administration::Evict { .. } => {
-                return Err(Error::err("a single process keeps everything itself; clusters have places"));
-            }
-            Administration::HotKeys { .. } => {
-                return Err(Error::err(
-                    "KEYSPACE HOTKEYS is for clusters: a single process runs transactions one by one",
-                ));
-            }
+        let process = Arc::clone(&self.process);
+        let mut cluster = process.cluster.lock();
+        let now = process.now();
+        let outcome = match command {
+            Administration::Create { name, options } => cluster.create(text(name), options, now),
             Administration::List
             | Administration::Info { .. }
-            | Administration::Locate { .. }
-            | Administration::LoadType { .. } => {}
-        }
-        self.keyspaces = self.process.keyspaces();
-        Ok(())
+            | Administration::HotKeys { .. }
+            | Administration::Locate { .. } => {
+                cluster.refresh(now);
+                Ok(())
+            }
+            Administration::Place { name, partition, processes } => {
+                cluster.place(name, *partition, processes, now)
+            }
+            Administration::Recover { .. } | Administration::LoadType { .. } => Ok(()),
+            Administration::Evict { name, region } => cluster.evict(name, region, now),
+            Administration::Alter { name, options } => cluster.alter(&text(name), options, now),
+            Administration::Drop { name } => cluster.drop_keyspace(&text(name), now),
+        };
+        drop(cluster);
+        self.keyspaces = process.keyspaces();
+        self.stirred = true;
+        outcome
     }
 
     /// Makes a type known that was checked.
     pub(crate) fn add_type(&mut self, new: StoredType) -> Result<(), Error> {
-        match &mut self.cluster {
-            Some(cluster) => cluster.add_type(&new, self.now),
-            None => self.process.add_type(new),
-        }
+        self.stirred = true;
+        self.process.cluster.lock().add_type(&new, self.process.now())
     }
 
     fn list(&self, sink: &mut dyn ReplySink) {
-        if let Some(cluster) = &self.cluster {
-            sink.array(cluster.served().count());
-            return cluster.served().for_each(|(_, keyspace)| sink.bulk(keyspace.name.as_bytes()));
-        }
-        sink.array(self.keyspaces.len());
-        self.keyspaces.iter().for_each(|keyspace| sink.bulk(keyspace.name.as_bytes()));
+        let cluster = self.process.cluster.lock();
+        sink.array(cluster.served().count());
+        cluster.served().for_each(|(_, keyspace)| sink.bulk(keyspace.name.as_bytes()));
     }
 
     fn locate(&self, name: &[u8], keys: &[&[u8]], sink: &mut dyn ReplySink) {
-        let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
-        let replicated = || {
-            let cluster = self.cluster.as_ref()?;
-            Some((cluster.partitions(cluster.keyspace_of_name(name)?), cluster.seed()))
-        };
-        let found = solo.map(|keyspace| (keyspace.partitions.len() as u16, self.process.seed));
-        let Some((partitions, seed)) = found.or_else(replicated) else { return sink.error(&missing(name)) };
+        let cluster = self.process.cluster.lock();
+        let Some(id) = cluster.keyspace_of_name(name) else { return sink.error(&missing(name)) };
+        let (partitions, seed) = (cluster.partitions(id), cluster.seed());
         sink.array(keys.len());
         keys.iter().for_each(|key| sink.integer(i64::from(seed.hash(key).share(partitions))));
     }
 
     fn describe(&self, name: &[u8], sink: &mut dyn ReplySink) {
-        let solo = self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name);
-        let replicated =
-            self.cluster.as_ref().and_then(|cluster| Some((cluster, cluster.keyspace_of_name(name)?)));
-        match (solo, replicated) {
-            (Some(keyspace), _) => info::describe(keyspace, sink),
-            (None, Some((cluster, id))) => cluster::describe(&self.process, cluster, id, sink),
-            (None, None) => sink.error(&missing(name)),
+        let cluster = self.process.cluster.lock();
+        match cluster.keyspace_of_name(name) {
+            Some(id) => cluster::describe(&self.process, &cluster, id, sink),
+            None => sink.error(&missing(name)),
         }
+    }
+
+    fn accept_loss(&self, name: &[u8], partition: u16, left: &[u16], sink: &mut dyn ReplySink) {
+        let mut cluster = self.process.cluster.lock();
+        match cluster.accept_loss(name, partition, left, self.process.now()) {
+            Ok(lines) => {
+                sink.array(lines.len());
+                lines.iter().for_each(|line| sink.bulk(line.as_bytes()));
+            }
+            Err(error) => sink.error(&error),
+        }
+    }
+}
+
+/// The keyspace with this number; most lie where their numbers say.
+fn find(keyspaces: &[Arc<Keyspace>], id: KeyspaceId) -> Option<&Arc<Keyspace>> {
+    match keyspaces.get(usize::from(id.0)) {
+        Some(keyspace) if keyspace.id == id => Some(keyspace),
+        _ => keyspaces.iter().find(|keyspace| keyspace.id == id),
     }
 }
 
@@ -157,23 +166,6 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-fn supported<'o>(options: &'o KeyspaceOptions<'o>) -> Result<&'o KeyspaceOptions<'o>, Error> {
-    if let Some((option, _)) = options.others.first() {
-        return Err(Error::err(format!("unknown keyspace option '{}'", String::from_utf8_lossy(option))));
-    }
-    if !options.regions.is_empty() {
-        return Err(Error::err("a single process has no REGIONS; they are of clusters"));
-    }
-    match options.model {
-        None | Some(Model::Strict) => Ok(options),
-        Some(model) => Err(Error::err(format!(
-            "model '{}' is not available in a single process, only 'strict' is; start a cluster for it, as with \
-             'anabranch cluster local --regions 1 --processes 1'",
-            model.as_str()
-        ))),
-    }
-}
-
 impl Host for WorkerHost {
     fn submit(
         &mut self,
@@ -181,19 +173,8 @@ impl Host for WorkerHost {
         requests: &mut Vec<(RequestId, Request<'_>)>,
         replies: &mut dyn Replies,
     ) {
-        if let Some(cluster) = &mut self.cluster {
-            let mut turn = Turn { now: self.now, random: &mut self.random, replies };
-            let gate = cluster.submit(keyspace, requests, self.process.journal.as_ref(), &mut turn);
-            self.outcome.gate = self.outcome.gate.and(gate);
-            return;
-        }
-        let Some(keyspace) = self.keyspace(keyspace).cloned() else {
-            let gone = Error::refused("the keyspace was dropped; choose another with KEYSPACE USE or SELECT");
-            return requests.drain(..).for_each(|(id, request)| {
-                if !matches!(request, Request::Close { .. }) {
-                    replies.reply(id).error(&gone);
-                }
-            });
+        let Some(keyspace) = self.keyspace(keyspace) else {
+            return self.submit_to_cluster(keyspace, requests, replies);
         };
         let mut call = SoloCall {
             keyspace: &keyspace,
@@ -213,11 +194,10 @@ impl Host for WorkerHost {
             return;
         }
         let outcome = self.administer_now(&command);
-        if let (Ok(()), Administration::HotKeys { name, count, reset, local }, Some(cluster)) =
-            (&outcome, &command, &mut self.cluster)
-        {
+        if let (Ok(()), Administration::HotKeys { name, count, reset, local }) = (&outcome, &command) {
             let question = HotKeysQuestion { name, count: *count, reset: *reset, local: *local };
-            return cluster.ask_hot_keys(id, question, self.now, replies);
+            let mut cluster = self.process.cluster.lock();
+            return cluster.ask_hot_keys(id, question, self.process.now(), replies);
         }
         let sink = replies.reply(id);
         match (outcome, command) {
@@ -226,16 +206,7 @@ impl Host for WorkerHost {
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
-                let cluster = self.cluster.as_mut();
-                let report = cluster.map(|cluster| cluster.accept_loss(name, partition, &left, self.now));
-                match report {
-                    Some(Ok(lines)) => {
-                        sink.array(lines.len());
-                        lines.iter().for_each(|line| sink.bulk(line.as_bytes()));
-                    }
-                    Some(Err(error)) => sink.error(&error),
-                    None => sink.error(&Error::err("there is no cluster")),
-                }
+                self.accept_loss(name, partition, &left, sink);
             }
             (Ok(()), _) => sink.simple("OK"),
         }
@@ -246,37 +217,33 @@ impl Host for WorkerHost {
     }
 
     fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId> {
-        if let Some(cluster) = &mut self.cluster {
-            if !cluster.serves(number) {
-                cluster.refresh(self.now);
-            }
-            return cluster.serves(number).then_some(KeyspaceId(number as u16));
+        let mut cluster = self.process.cluster.lock();
+        if !cluster.serves(number) {
+            cluster.refresh(self.process.now());
+            self.stirred = true;
         }
-        (number < u64::from(self.process.options.databases.max(1))).then_some(KeyspaceId(number as u16))
+        cluster.serves(number).then_some(KeyspaceId(number as u16))
     }
 
     fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId> {
-        if let Some(cluster) = &mut self.cluster {
-            if cluster.keyspace_of_name(name).is_none() {
-                cluster.refresh(self.now);
-            }
-            return cluster.keyspace_of_name(name);
+        let mut cluster = self.process.cluster.lock();
+        if cluster.keyspace_of_name(name).is_none() {
+            cluster.refresh(self.process.now());
+            self.stirred = true;
         }
-        self.keyspaces.iter().find(|keyspace| keyspace.name.as_bytes() == name).map(|keyspace| keyspace.id)
+        cluster.keyspace_of_name(name)
     }
 
     fn look_for_types(&mut self) -> bool {
-        let Some(cluster) = &mut self.cluster else { return false };
+        let mut cluster = self.process.cluster.lock();
         let known = cluster.known_types();
-        cluster.refresh(self.now);
+        cluster.refresh(self.process.now());
+        self.stirred = true;
         cluster.known_types() > known
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
-        if let Some(cluster) = &self.cluster {
-            return cluster.served().map(|(id, _)| id).collect();
-        }
-        self.keyspaces.iter().map(|keyspace| keyspace.id).collect()
+        self.process.cluster.lock().served().map(|(id, _)| id).collect()
     }
 
     fn authentication_required(&self) -> bool {
@@ -297,10 +264,7 @@ impl Host for WorkerHost {
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
-        let databases = match &self.cluster {
-            Some(cluster) => cluster.numbers(),
-            None => usize::from(self.process.options.databases),
-        };
+        let databases = self.process.cluster.lock().numbers();
         info::configuration(&self.process, databases, visit);
     }
 
@@ -320,8 +284,4 @@ impl Host for WorkerHost {
         }
         killed
     }
-}
-
-pub(crate) fn durability_name(keyspace: &Keyspace) -> &'static str {
-    class_of(keyspace.durability()).as_str()
 }

@@ -1,15 +1,13 @@
 //! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
 
 use crate::cluster;
-use crate::host::durability_name;
 use crate::journal::Journal;
-use crate::keyspace::{Keyspace, class_of};
+use crate::keyspace::Keyspace;
 use crate::process::Process;
 use protocol::hosted::{Backlog, Lag};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use types::ReplySink;
 
 const SECTIONS: [&str; 8] =
     ["server", "clients", "memory", "persistence", "stats", "cluster", "keyspace", "replication"];
@@ -33,7 +31,7 @@ pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[
             "persistence" => persistence(process, out),
             "stats" => stats(process, out),
             "cluster" => {
-                line(out, format_args!("{}", cluster::section(process.cluster.as_ref())));
+                line(out, format_args!("{}", cluster::section(&process.view)));
                 lags(process, out);
             }
             "keyspace" => keyspace(process, keyspaces, out),
@@ -58,7 +56,10 @@ fn server(process: &Process, out: &mut String) {
     line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
     line(
         out,
-        format_args!("incarnation:{}\r\nworker_threads:{}", process.incarnation, process.options.threads),
+        format_args!(
+            "incarnation:{}\r\nworker_threads:{}",
+            process.locals.incarnation, process.options.threads
+        ),
     );
 }
 
@@ -114,7 +115,7 @@ fn commands(process: &Process) -> u64 {
 
 /// How old is what this process knows of each causal keyspace; see `metrics`.
 fn lags(process: &Process, out: &mut String) {
-    let lags = process.cluster.as_ref().map(|view| view.lags.lock().clone()).unwrap_or_default();
+    let lags = process.view.lags.lock().clone();
     for (name, lag) in lags {
         let regions = lag.regions.iter().map(|(region, ms)| format!(",lag_{region}_ms={ms}"));
         let regions: String = regions.collect();
@@ -142,32 +143,13 @@ fn keyspace(process: &Process, keyspaces: &[Arc<Keyspace>], out: &mut String) {
     }
 }
 
-/// `KEYSPACE INFO`.
-pub(crate) fn describe(keyspace: &Keyspace, sink: &mut dyn ReplySink) {
-    sink.map(7);
-    sink.bulk(b"name");
-    sink.bulk(keyspace.name.as_bytes());
-    sink.bulk(b"model");
-    sink.bulk(keyspace.model().as_str().as_bytes());
-    sink.bulk(b"durability");
-    sink.bulk(durability_name(keyspace).as_bytes());
-    sink.bulk(b"partitions");
-    sink.integer(keyspace.partitions.len() as i64);
-    sink.bulk(b"keys");
-    sink.integer(keyspace.len() as i64);
-    sink.bulk(b"memory_bytes");
-    sink.integer(keyspace.memory() as i64);
-    sink.bulk(b"open_transactions");
-    sink.integer(keyspace.transactions.lock().len() as i64);
-}
-
 /// `CONFIG GET`: Redis's names where there is one of that meaning. `databases` is how many keyspaces have a number.
 pub(crate) fn configuration(process: &Process, databases: usize, visit: &mut dyn FnMut(&str, &str)) {
     let options = &process.options;
     let durable = process.journal.is_some();
     visit(
         "appendfsync",
-        match class_of(options.durability).as_str() {
+        match options.durability.as_str() {
             "none" => "no",
             class => class,
         },
@@ -237,12 +219,11 @@ pub(crate) fn metrics(process: &Process) -> String {
     metric("keyspace_memory_bytes", "gauge", "Memory of the data, estimated.", &each(|k| k.memory() as u64));
     let open = each(|keyspace| keyspace.transactions.lock().len() as u64);
     metric("open_transactions", "gauge", "Interactive transactions open.", &open);
-    if let Some(view) = &process.cluster {
-        let connected = plain(view.peers_connected.load(Relaxed) as u64);
-        metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
-        backlog_metrics(&view.backlogs.lock(), &mut metric);
-        lag_metrics(&view.lags.lock(), &mut metric);
-    }
+    let view = &process.view;
+    let connected = plain(view.peers_connected.load(Relaxed) as u64);
+    metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
+    backlog_metrics(&view.backlogs.lock(), &mut metric);
+    lag_metrics(&view.lags.lock(), &mut metric);
     if let Some(journal) = &process.journal {
         log_metrics(process, journal, &mut metric);
     }

@@ -144,12 +144,17 @@ impl Journal {
         if shared.dirty.is_empty() && shared.undone.is_empty() {
             return;
         }
-        let (dirty, undone) = (std::mem::take(&mut shared.dirty), std::mem::take(&mut shared.undone));
+        let (dirty, undone) = (std::mem::take(&mut shared.dirty), shared.undone.clone());
         let written = self.durable().written;
         dirty.iter().for_each(|cell| cell.dirty.store(false, Ordering::Relaxed));
         drop(shared);
         dirty.iter().for_each(|cell| cell.replica.lock().logged(written));
         undone.iter().for_each(|cell| undo(&mut cell.replica.lock(), written));
+        if !undone.is_empty() {
+            // Only now may the log heal: an undo takes back whatever it finds.
+            let is_left = |cell: &Arc<PartitionCell>| !undone.iter().any(|done| Arc::ptr_eq(cell, done));
+            self.shared.lock().undone.retain(is_left);
+        }
     }
 
     /// Writes the open group out if it has no room for so many bytes. The caller may hold locks of partitions, so those
@@ -207,6 +212,16 @@ impl Journal {
             self.syncs.fetch_add(1, Ordering::Relaxed);
         }
         is_done
+    }
+
+    /// Writes and syncs everything, unless the log refuses it; another thread may be syncing.
+    pub(crate) fn sync_all(&self) {
+        self.write_out();
+        while self.durable().synced < self.durable().written && !self.is_suspended() {
+            if !self.sync() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// Syncs what says how far the log was synced, where there is nothing else to sync.
@@ -267,8 +282,9 @@ impl Journal {
         if shared.log.is_suspended() {
             return Err(LogError::Suspended);
         }
+        let writer = shared.log.begin_checkpoint()?;
         shared.grown = 0;
-        shared.log.begin_checkpoint()
+        Ok(writer)
     }
 
     /// The newest group that may hold what a partition shows now.

@@ -1,12 +1,78 @@
-//! A keyspace as the process holds it.
+//! Keyspaces that the process keeps by itself, in partitions that any worker serves under their locks.
 
-use gateway::{DurabilityClass, Model};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use protocol::model;
 use protocol::{Durability, Replica};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use strict::solo::{Options, Solo, Transactions};
 use types::{HashSeed, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, Slot};
+
+/// The keyspaces that the process keeps by itself, and what it makes new ones of.
+pub(crate) struct Locals {
+    /// In the order of their numbers.
+    list: RwLock<Arc<Vec<Arc<Keyspace>>>>,
+    pub(crate) process: ProcessId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) seed: HashSeed,
+    /// How many partitions a keyspace has that does not say.
+    pub(crate) partitions: u16,
+    /// Nothing is durable.
+    pub(crate) in_memory: bool,
+}
+
+impl Locals {
+    /// None of them yet.
+    pub(crate) fn new(
+        process: ProcessId,
+        incarnation: Incarnation,
+        seed: HashSeed,
+        partitions: u16,
+        in_memory: bool,
+    ) -> Self {
+        Locals { list: RwLock::default(), process, incarnation, seed, partitions, in_memory }
+    }
+
+    /// Those of this moment.
+    pub(crate) fn list(&self) -> Arc<Vec<Arc<Keyspace>>> {
+        Arc::clone(&self.list.read())
+    }
+
+    /// One of them.
+    pub(crate) fn of(&self, id: KeyspaceId) -> Option<Arc<Keyspace>> {
+        self.list.read().iter().find(|keyspace| keyspace.id == id).cloned()
+    }
+
+    /// Begins to keep a keyspace, whose number is above those of all others.
+    pub(crate) fn begin(&self, id: KeyspaceId, name: &str, options: &model::Solo) {
+        let keyspace = Arc::new(Keyspace::new(id, name.to_owned(), options, self));
+        let mut list = self.list.write();
+        let mut all = Vec::clone(&list);
+        all.push(keyspace);
+        *list = Arc::new(all);
+    }
+
+    /// Forgets a keyspace with everything in it.
+    pub(crate) fn end(&self, id: KeyspaceId) {
+        let mut list = self.list.write();
+        *list = Arc::new(list.iter().filter(|keyspace| keyspace.id != id).cloned().collect());
+    }
+
+    /// The durability that a keyspace can have here.
+    fn effective(&self, durability: Durability) -> Durability {
+        if self.in_memory { Durability::Volatile } else { durability }
+    }
+
+    /// Changes the durability of a keyspace. True if that was another one.
+    pub(crate) fn set_durability(&self, id: KeyspaceId, durability: Durability) -> bool {
+        let durability = self.effective(durability);
+        let Some(keyspace) = self.of(id).filter(|keyspace| keyspace.durability() != durability) else {
+            return false;
+        };
+        keyspace.set_durability(durability);
+        true
+    }
+}
 
 /// A partition's replica behind its lock.
 pub(crate) struct PartitionCell {
@@ -16,7 +82,7 @@ pub(crate) struct PartitionCell {
     pub(crate) dirty: AtomicBool,
 }
 
-/// A strict keyspace with one replica per partition.
+/// A keyspace of them.
 pub(crate) struct Keyspace {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
@@ -26,17 +92,12 @@ pub(crate) struct Keyspace {
 }
 
 impl Keyspace {
-    pub(crate) fn new(
-        id: KeyspaceId,
-        name: String,
-        count: u16,
-        durability: Durability,
-        seed: HashSeed,
-        incarnation: Incarnation,
-    ) -> Self {
-        let partitions = (0..count).map(|number| {
+    fn new(id: KeyspaceId, name: String, options: &model::Solo, locals: &Locals) -> Self {
+        let Locals { process, incarnation, seed, .. } = *locals;
+        let durability = locals.effective(options.durability);
+        let partitions = (0..options.partitions.unwrap_or(locals.partitions)).map(|number| {
             let slot = Slot::replica(id, PartitionId(number));
-            let node = NodeId { process: ProcessId(0), incarnation, slot };
+            let node = NodeId { process, incarnation, slot };
             let replica = Mutex::new(Replica::new(node, Solo::new(Options { durability, seed })));
             Arc::new(PartitionCell { keyspace: id, replica, dirty: AtomicBool::new(false) })
         });
@@ -49,7 +110,7 @@ impl Keyspace {
             .map_or(Durability::Volatile, |cell| cell.replica.lock().protocol().durability())
     }
 
-    pub(crate) fn set_durability(&self, durability: Durability) {
+    fn set_durability(&self, durability: Durability) {
         for cell in &self.partitions {
             cell.replica.lock().protocol_mut().set_durability(durability);
         }
@@ -70,26 +131,5 @@ impl Keyspace {
 
     pub(crate) fn memory(&self) -> usize {
         self.partitions.iter().map(|cell| cell.replica.lock().protocol().memory()).sum()
-    }
-
-    /// The only model the process itself serves so far.
-    pub(crate) fn model(&self) -> Model {
-        Model::Strict
-    }
-}
-
-pub(crate) fn class_of(durability: Durability) -> DurabilityClass {
-    match durability {
-        Durability::Volatile => DurabilityClass::None,
-        Durability::Written => DurabilityClass::EverySecond,
-        Durability::Synced => DurabilityClass::Always,
-    }
-}
-
-pub(crate) fn durability_of(class: DurabilityClass) -> Durability {
-    match class {
-        DurabilityClass::None => Durability::Volatile,
-        DurabilityClass::EverySecond => Durability::Written,
-        DurabilityClass::Always => Durability::Synced,
     }
 }

@@ -1,11 +1,12 @@
 //! Drives protocols for real: threads, sockets, timers, the log on disk.
 //!
 //! # Threads and ownership
-//! Worker threads each own an event loop, their connections and a gateway. A partition is a [`protocol::Replica`]
-//! behind a lock of its own; a command runs to completion on the thread of its connection, under the lock of its
-//! partition (all of them, in order, for a request over several). There is no queue between a socket and a record.
-//! One thread syncs the log, one takes checkpoints. Locks are taken in this order, never the other way round:
-//! transactions of a keyspace, partitions by number, the log.
+//! Worker threads each own an event loop, their connections and a gateway. A partition of a keyspace that the process keeps by
+//! itself is a [`protocol::Replica`] behind a lock of its own; a command runs to completion on the thread of its connection,
+//! under the lock of its partition (all of them, in order, for a request over several). Coordinators, replicas that have
+//! peers, and the connections to these are behind one lock, the cluster's ([`cluster`]); what a worker's step replies to
+//! clients of another one goes through that one's inbox. One thread syncs the log, one takes checkpoints. Locks are taken in
+//! this order, never the other way round: the cluster, transactions of a keyspace, partitions by number, the log.
 //!
 //! # A turn of the loop
 //! ```text
@@ -24,11 +25,10 @@ mod host;
 mod info;
 mod journal;
 mod keyspace;
-mod metadata;
 mod options;
 mod process;
-mod recovery;
 mod refusal;
+mod routed;
 mod sandbox;
 mod server;
 mod solo;

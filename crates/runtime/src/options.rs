@@ -1,6 +1,6 @@
 //! What a process is told when it starts.
 
-use crate::cluster::ClusterOptions;
+use crate::cluster::{ClusterOptions, Models};
 use protocol::Durability;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,7 +43,9 @@ pub struct Options {
     pub accept_loss: bool,
     /// How often an `everysec` log is synced.
     pub sync_every: Duration,
-    /// Makes it a process of a cluster: its keyspaces are those of the cluster, and one thread serves.
+    /// The models of the keyspaces that it serves.
+    pub models: Models,
+    /// Makes it a process of this cluster; without, it is a cluster of one.
     pub cluster: Option<ClusterOptions>,
 }
 
@@ -66,6 +68,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             accept_loss: false,
             sync_every: Duration::from_secs(1),
+            models: Models::new(&[]),
             cluster: None,
         }
     }
@@ -81,8 +84,11 @@ impl Options {
         }
     }
 
-    /// The durability that a keyspace can have here.
-    pub(crate) fn effective(&self, durability: Durability) -> Durability {
-        if self.data.is_none() { Durability::Volatile } else { durability }
+    /// The durability of replicas here: what one of them has said must be in the log.
+    pub(crate) fn replicas_durability(&self) -> Durability {
+        match self.data {
+            None => Durability::Volatile,
+            Some(_) => self.durability.max(Durability::Written),
+        }
     }
 }

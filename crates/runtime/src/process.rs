@@ -1,26 +1,37 @@
 //! What all threads of a process share.
 
-use crate::cluster::ClusterView;
+use crate::cluster::{Cluster, ClusterView};
 use crate::journal::Journal;
-use crate::keyspace::{Keyspace, class_of};
-use crate::metadata::{KeyspaceEntry, Metadata};
+use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
-use crate::user_types::{StoredType, add_to, register};
-use gateway::{ClientFilter, ClientInfo};
+use crate::user_types::StoredType;
+use gateway::{ClientFilter, ClientInfo, Config};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
-use protocol::{Durability, Now};
+use protocol::{Gate, Now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use types::{Error, HashSeed, Incarnation, KeyspaceId, RequestId, WallTime};
+use types::{Error, KeyspaceId, ReplyBuf, RequestId, WallTime};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.
 pub(crate) fn fatal(reason: &str) -> ! {
     tracing::error!("{reason}");
     eprintln!("anabranch: fatal: {reason}");
     std::process::exit(70)
+}
+
+/// Ends the process when the thread that holds it panics: what the thread was about may be half done, and others would go
+/// on with it.
+pub(crate) struct EndsWithPanic;
+
+impl Drop for EndsWithPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            fatal("a thread has panicked; what was acknowledged is on disk as its durability says");
+        }
+    }
 }
 
 /// What other threads hand to a worker.
@@ -30,6 +41,10 @@ pub(crate) struct Inbox {
     pub(crate) kills: Vec<ClientFilter>,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
+    /// Replies to clients of this worker that another one's step gave, and what they wait for.
+    pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
+    /// Keyspaces that were dropped: nobody waits for them any longer.
+    pub(crate) dropped: Vec<KeyspaceId>,
 }
 
 /// A worker as the other threads see it.
@@ -54,11 +69,11 @@ impl WorkerHandle {
 /// The process.
 pub(crate) struct Process {
     pub(crate) options: Options,
-    pub(crate) seed: HashSeed,
-    pub(crate) incarnation: Incarnation,
     pub(crate) journal: Option<Journal>,
-    keyspaces: RwLock<Arc<Vec<Arc<Keyspace>>>>,
-    metadata: Mutex<Metadata>,
+    pub(crate) locals: Arc<Locals>,
+    /// Taken by one worker at a time, and by the thread that takes checkpoints.
+    pub(crate) cluster: Mutex<Cluster>,
+    pub(crate) view: Arc<ClusterView>,
     pub(crate) workers: RwLock<Vec<Arc<WorkerHandle>>>,
     pub(crate) started: Instant,
     pub(crate) stopping: AtomicBool,
@@ -67,30 +82,21 @@ pub(crate) struct Process {
     pub(crate) total_connections: AtomicU64,
     pub(crate) rejected_connections: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
-    pub(crate) checkpoint_wanted: AtomicBool,
     /// A type is being checked.
     pub(crate) checks_type: AtomicBool,
     /// The scripts of clients.
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
-    pub(crate) cluster: Option<ClusterView>,
-    clock_skew_us: i64,
 }
 
 impl Process {
-    pub(crate) fn new(
-        options: Options,
-        metadata: Metadata,
-        incarnation: Incarnation,
-        keyspaces: Vec<Arc<Keyspace>>,
-        journal: Option<Journal>,
-    ) -> Self {
+    pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
         Process {
-            seed: HashSeed(metadata.seed),
-            incarnation,
+            options,
             journal,
-            keyspaces: RwLock::new(Arc::new(keyspaces)),
-            metadata: Mutex::new(metadata),
+            locals: Arc::clone(cluster.locals()),
+            view: Arc::clone(cluster.view()),
+            cluster: Mutex::new(cluster),
             workers: RwLock::new(Vec::new()),
             library: scripts::Library::default(),
             started: Instant::now(),
@@ -100,31 +106,41 @@ impl Process {
             total_connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
-            checkpoint_wanted: AtomicBool::new(false),
             checks_type: AtomicBool::new(false),
             port: AtomicUsize::new(0),
-            cluster: None,
-            clock_skew_us: 0,
-            options,
         }
-    }
-
-    /// Makes it a process of a cluster.
-    pub(crate) fn in_cluster(self, view: ClusterView) -> Self {
-        let clock_skew_us = view.options.clock_skew_ms.saturating_mul(1000);
-        Process { cluster: Some(view), clock_skew_us, ..self }
     }
 
     /// The present time.
     pub(crate) fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-        let wall = wall.saturating_add_signed(self.clock_skew_us);
+        let wall = wall.saturating_add_signed(self.view.options.clock_skew_ms.saturating_mul(1000));
         Now { wall: WallTime(wall), instant: types::Instant(self.started.elapsed().as_micros() as u64) }
     }
 
-    /// The keyspaces of this moment.
+    /// The keyspaces that the process keeps by itself, as of this moment.
     pub(crate) fn keyspaces(&self) -> Arc<Vec<Arc<Keyspace>>> {
-        Arc::clone(&self.keyspaces.read())
+        self.locals.list()
+    }
+
+    /// Hands replies to the workers whose clients asked.
+    pub(crate) fn hand_out(&self, mut replies: Vec<(RequestId, ReplyBuf)>, gate: Gate) {
+        for (number, worker) in (0..).zip(self.workers.read().iter()) {
+            let of = |(id, _): &mut (RequestId, ReplyBuf)| Config::worker_of(*id) == number;
+            let mut its = replies.extract_if(.., of).map(|(id, reply)| (id, reply, gate)).peekable();
+            if its.peek().is_some() {
+                worker.inbox.lock().replies.extend(its);
+                worker.wake();
+            }
+        }
+    }
+
+    /// Tells all workers of keyspaces that were dropped.
+    pub(crate) fn tell_dropped(&self, dropped: &[KeyspaceId]) {
+        for worker in self.workers.read().iter().filter(|_| !dropped.is_empty()) {
+            worker.inbox.lock().dropped.extend_from_slice(dropped);
+            worker.wake();
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -148,85 +164,4 @@ impl Process {
             }
         }
     }
-
-    /// Creates a strict keyspace.
-    pub(crate) fn create(&self, name: &str, durability: Durability) -> Result<(), Error> {
-        let mut metadata = self.metadata.lock();
-        if metadata.keyspaces.iter().any(|entry| entry.name == name) {
-            return Err(Error::err(format!("keyspace '{name}' exists already")));
-        }
-        let durability = self.options.effective(durability);
-        let id = metadata.next_id;
-        let mut changed = metadata.clone();
-        changed.next_id =
-            id.checked_add(1).ok_or_else(|| Error::err("65535 keyspaces have been created; no more"))?;
-        changed.keyspaces.push(KeyspaceEntry::new(id, name, durability));
-        self.save(&changed)?;
-        *metadata = changed;
-        let count = self.options.partition_count();
-        let keyspace =
-            Keyspace::new(KeyspaceId(id), name.to_owned(), count, durability, self.seed, self.incarnation);
-        let mut keyspaces = self.keyspaces.write();
-        let mut all = Vec::clone(&keyspaces);
-        all.push(Arc::new(keyspace));
-        *keyspaces = Arc::new(all);
-        Ok(())
-    }
-
-    /// Changes the durability of a keyspace.
-    pub(crate) fn alter(&self, name: &str, durability: Durability) -> Result<(), Error> {
-        let mut metadata = self.metadata.lock();
-        let durability = self.options.effective(durability);
-        let mut changed = metadata.clone();
-        let entry =
-            changed.keyspaces.iter_mut().find(|entry| entry.name == name).ok_or_else(|| no_such(name))?;
-        entry.durability = class_of(durability).as_str().to_owned();
-        self.save(&changed)?;
-        *metadata = changed;
-        if let Some(keyspace) = self.keyspaces().iter().find(|keyspace| keyspace.name == name) {
-            keyspace.set_durability(durability);
-        }
-        // What was not logged so far is in no log: only a checkpoint makes it durable.
-        self.checkpoint_wanted.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Drops a keyspace with everything in it.
-    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
-        let mut metadata = self.metadata.lock();
-        let mut changed = metadata.clone();
-        let index =
-            changed.keyspaces.iter().position(|entry| entry.name == name).ok_or_else(|| no_such(name))?;
-        if changed.keyspaces.remove(index).id < self.options.databases.max(1) {
-            return Err(Error::err(format!(
-                "keyspace '{name}' belongs to a SELECT number; empty it with FLUSHDB"
-            )));
-        }
-        self.save(&changed)?;
-        *metadata = changed;
-        let mut keyspaces = self.keyspaces.write();
-        *keyspaces = Arc::new(keyspaces.iter().filter(|keyspace| keyspace.name != name).cloned().collect());
-        Ok(())
-    }
-
-    /// Makes a type known: durably first, so that whatever names it finds it.
-    pub(crate) fn add_type(&self, new: StoredType) -> Result<(), Error> {
-        let mut metadata = self.metadata.lock();
-        let mut changed = metadata.clone();
-        add_to(&mut changed.types, &new)?;
-        self.save(&changed)?;
-        *metadata = changed;
-        register(&new).map_err(Error::err)
-    }
-
-    fn save(&self, metadata: &Metadata) -> Result<(), Error> {
-        let Some(directory) = &self.options.data else { return Ok(()) };
-        metadata.save(directory).map_err(|error| {
-            Error::new(types::ErrorCode::Misconf, format!("the list of keyspaces cannot be saved: {error}"))
-        })
-    }
-}
-
-fn no_such(name: &str) -> Error {
-    Error::err(format!("no such keyspace '{name}'; KEYSPACE LIST names them"))
 }

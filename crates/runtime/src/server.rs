@@ -1,12 +1,12 @@
 //! Starting and ending a process.
 
-use crate::cluster::{self, Cluster};
+use crate::cluster;
 use crate::error::StartError;
 use crate::health::Health;
 use crate::options::Options;
-use crate::process::{Process, WorkerHandle};
+use crate::process::{EndsWithPanic, Process, WorkerHandle};
 use crate::worker::{Parts, WAKER, Worker};
-use crate::{checkpointer, info, recovery, syncer};
+use crate::{checkpointer, info, syncer};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
@@ -60,8 +60,7 @@ impl Handle {
 impl Server {
     /// Recovers what the data directory holds and begins to serve.
     pub fn start(options: Options) -> Result<Server, StartError> {
-        let threads = if options.cluster.is_some() { 1 } else { options.threads.max(1) };
-        let options = Options { threads, ..options };
+        let options = Options { threads: options.threads.max(1), ..options };
         // Taken before recovery, so that a second server on the same port finds out at once.
         let listeners =
             options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
@@ -69,12 +68,11 @@ impl Server {
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         // Where a process starts several servers, the first one's choice holds for all.
         datatypes::collections::seed_collections(fastrand::u64(..));
-        let (process, cluster) = recover(options)?;
-        let process = Arc::new(process);
+        let process = Arc::new(recover(options)?);
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
-        let workers = start_workers(&process, listeners, cluster).map_err(StartError::Worker)?;
+        let workers = start_workers(&process, listeners).map_err(StartError::Worker)?;
         let helpers = start_helpers(&process).map_err(StartError::Worker)?;
         Ok(Server { process, addresses, workers, helpers })
     }
@@ -109,15 +107,16 @@ impl Server {
     }
 }
 
-/// The process as its data directory left it, and its replicas if it belongs to a cluster.
-fn recover(options: Options) -> Result<(Process, Option<Box<Cluster>>), StartError> {
-    let Some(cluster) = options.cluster.clone() else { return Ok((recovery::recover(options)?, None)) };
-    let Some(me) = cluster.file.process(cluster.process) else {
-        return Err(StartError::Cluster(format!("its file names no process {}", cluster.process)));
+/// The process as its data directory left it.
+fn recover(options: Options) -> Result<Process, StartError> {
+    let listener = match &options.cluster {
+        Some(cluster) => {
+            let unknown = || StartError::Cluster(format!("its file names no process {}", cluster.process));
+            Some(listen(cluster.file.process(cluster.process).ok_or_else(unknown)?.peer_address)?)
+        }
+        None => None,
     };
-    let listener = listen(me.peer_address)?;
-    let (process, cluster) = cluster::recover(options, cluster, listener)?;
-    Ok((process, Some(Box::new(cluster))))
+    cluster::recover(options, listener)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -135,7 +134,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 fn start_workers(
     process: &Arc<Process>,
     listeners: Vec<TcpListener>,
-    mut cluster: Option<Box<Cluster>>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let mut polls = Vec::new();
     for _ in 0..process.options.threads {
@@ -157,17 +155,19 @@ fn start_workers(
         // The first worker accepts and deals the connections out in turn.
         let mine = listeners.take().unwrap_or_default();
         let process = Arc::clone(process);
-        let cluster = cluster.take();
-        let parts = Parts { index, poll, listeners: mine, process, me, cluster };
+        let parts = Parts { index, poll, listeners: mine, process, me };
         let (started, outcome) = mpsc::channel();
         // A worker never leaves its thread, and neither do the interpreters of its scripts.
-        let run = move || match Worker::new(parts) {
-            Ok(worker) => {
-                let _ = started.send(Ok(()));
-                worker.run();
-            }
-            Err(error) => {
-                let _ = started.send(Err(error));
+        let run = move || {
+            let _guard = EndsWithPanic;
+            match Worker::new(parts) {
+                Ok(worker) => {
+                    let _ = started.send(Ok(()));
+                    worker.run();
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
             }
         };
         threads.push(std::thread::Builder::new().name(format!("worker-{index}")).spawn(run)?);
@@ -183,6 +183,7 @@ fn start_helpers(process: &Arc<Process>) -> std::io::Result<Vec<JoinHandle<()>>>
     let spawn = |name: &str, run: fn(&Arc<Process>, &crate::journal::Journal)| {
         let process = Arc::clone(process);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _guard = EndsWithPanic;
             if let Some(journal) = &process.journal {
                 run(&process, journal);
             }
@@ -190,9 +191,6 @@ fn start_helpers(process: &Arc<Process>) -> std::io::Result<Vec<JoinHandle<()>>>
     };
     Ok(vec![
         spawn("syncer", syncer::run)?,
-        spawn("checkpointer", |process, journal| match &process.cluster {
-            Some(view) => checkpointer::run_for_replicas(process, journal, view),
-            None => checkpointer::run(process, journal),
-        })?,
+        spawn("checkpointer", |process, journal| checkpointer::run(process, journal))?,
     ])
 }

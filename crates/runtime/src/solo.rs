@@ -1,12 +1,12 @@
 //! Requests to a strict keyspace of this process: the locks, the steps, the log, the gate.
 
 use crate::journal::Journal;
-use crate::keyspace::{Keyspace, PartitionCell};
+use crate::keyspace::{Keyspace, Locals, PartitionCell};
 use parking_lot::MutexGuard;
-use protocol::{ContextAsk, Gate, Input, Now, Replica, Replies, Request};
+use protocol::{ContextAsk, Gate, Input, NoReplies, Now, Replica, Replies, Request};
 use std::sync::Arc;
-use strict::solo::{Group, Solo};
-use types::{RequestId, Rng};
+use strict::solo::{Group, Record, Solo};
+use types::{KeyspaceId, RequestId, Rng};
 
 /// What a turn's requests came to.
 pub(crate) struct Outcome {
@@ -126,4 +126,42 @@ impl SoloCall<'_> {
             keyspace.partitions.iter().zip(guards.iter_mut().map(|guard| &mut **guard)).collect();
         self.log(&mut partitions);
     }
+}
+
+/// Recovers records, or the states of keys in a checkpoint, by keyspace and key: however many partitions there are now.
+pub(crate) fn recover(locals: &Locals, id: KeyspaceId, records: &[u8]) -> Result<(), String> {
+    let Some(keyspace) = locals.of(id) else { return Err(format!("keyspace {id} is not kept here")) };
+    let count = keyspace.partitions.len();
+    for record in Record::split(records) {
+        let record = record.map_err(|error| error.to_string())?;
+        match Record::key_of(record).map_err(|error| error.to_string())? {
+            Some(key) => feed(&keyspace, Group::index_of(locals.seed.hash(key), count), record)?,
+            None => (0..count).try_for_each(|index| feed(&keyspace, index, record))?,
+        }
+    }
+    Ok(())
+}
+
+fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) -> Result<(), String> {
+    let mut replica = keyspace.partitions[index].replica.lock();
+    input(&mut replica, Input::Recover(record));
+    let unreadable = replica.protocol().unreadable();
+    unreadable.map_or(Ok(()), |what| {
+        Err(format!(
+            "a record of keyspace '{}' cannot be read: {what}; is the list of keyspaces older?",
+            keyspace.name
+        ))
+    })
+}
+
+/// Ends recovery. `whole` is false if what clients were told may be missing.
+pub(crate) fn recovered(locals: &Locals, whole: bool) {
+    for cell in locals.list().iter().flat_map(|keyspace| &keyspace.partitions) {
+        input(&mut cell.replica.lock(), Input::Recovered { complete: whole });
+    }
+}
+
+/// An input of recovery, which says nothing to anybody.
+fn input(replica: &mut Replica<Solo>, input: Input<'_, Solo>) {
+    replica.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut NoReplies::default());
 }

@@ -2,7 +2,7 @@
 
 mod replicated;
 
-use crate::cluster::{Cluster, FIRST_TOKEN};
+use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
 use crate::host::{WorkerHost, answer};
 use crate::process::{Process, WorkerHandle};
@@ -10,7 +10,7 @@ use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use protocol::{Durable, NoReplies, Replies};
+use protocol::{Durable, Gate, NoReplies, Replies};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::Group;
+use types::{ReplyBuf, RequestId};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 /// Tokens of listeners count down from here.
@@ -25,6 +26,8 @@ const LISTENERS: usize = usize::MAX - 1;
 const TICK: Duration = Duration::from_millis(100);
 const READ_BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 1024;
+/// The worker that owns the peers' sockets, and pumps the cluster when a deadline comes.
+const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
 const KEPT_FOR_COMMIT: usize = 4 * 1024;
 
@@ -46,6 +49,8 @@ pub(crate) struct Worker {
     /// Connections whose replies wait for the log.
     holding: Vec<usize>,
     buffer: Box<[u8]>,
+    /// Something behind the cluster's lock waits for the log.
+    awaits_log: bool,
     next_tick: types::Instant,
 }
 
@@ -56,15 +61,13 @@ pub(crate) struct Parts {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) process: Arc<Process>,
     pub(crate) me: Arc<WorkerHandle>,
-    /// The replicas of a process of a cluster, which has one worker.
-    pub(crate) cluster: Option<Box<Cluster>>,
 }
 
 impl Worker {
     pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, poll, mut listeners, process, me, mut cluster } = parts;
-        if let Some(cluster) = &mut cluster {
-            cluster.begin(process.now().instant, poll.registry())?;
+        let Parts { index, poll, mut listeners, process, me } = parts;
+        if index == TIMEKEEPER {
+            process.cluster.lock().begin(process.now().instant, poll.registry())?;
         }
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(LISTENERS - number), Interest::READABLE)?;
@@ -75,7 +78,7 @@ impl Worker {
         };
         let config = Config {
             worker: index as u16,
-            hash_seed: process.seed,
+            hash_seed: process.locals.seed,
             limits,
             max_output_bytes: process.options.client_output_limit_bytes,
             ..Config::default()
@@ -85,7 +88,7 @@ impl Worker {
             index,
             poll,
             listeners,
-            host: WorkerHost::new(process, me, cluster),
+            host: WorkerHost::new(process, me, index as u16),
             gateway: Gateway::new(config).with_interpreter(scripts),
             connections: Vec::new(),
             free: Vec::new(),
@@ -94,6 +97,7 @@ impl Worker {
             unread: Vec::new(),
             holding: Vec::new(),
             buffer: vec![0; READ_BUFFER].into(),
+            awaits_log: false,
             next_tick: types::Instant(0),
         })
     }
@@ -143,24 +147,14 @@ impl Worker {
         if self.host.now.instant >= self.next_tick {
             self.tick();
         }
-        if self.host.cluster.is_some() {
-            self.turn_cluster();
-        } else {
+        if !self.is_due() {
             self.settle();
-            self.log();
         }
+        if self.is_due() {
+            self.turn_cluster();
+        }
+        self.log();
         self.send_all();
-    }
-
-    /// How long the loop may sleep when nothing is left to do.
-    fn rest(&self) -> Duration {
-        match &self.host.cluster {
-            None => TICK,
-            Some(cluster) => {
-                let now = self.host.process.now().instant;
-                cluster.deadline(now).map_or(TICK, |deadline| (deadline - now).min(TICK))
-            }
-        }
     }
 
     fn accept(&mut self, listener: usize) {
@@ -232,12 +226,31 @@ impl Worker {
         for filter in inbox.kills {
             self.gateway.kill(&filter);
         }
+        self.take_replies(inbox.replies);
+        // After the replies: who has got one waits no more.
+        for keyspace in inbox.dropped {
+            self.gateway.give_up_waiting(keyspace, &dropped());
+        }
+        // A gate of the cluster may have opened.
+        self.host.stirred |= self.awaits_log;
         for (id, checked) in inbox.types {
             let outcome = checked.and_then(|new| self.host.add_type(new));
             answer(outcome, self.gateway.reply(id));
         }
         for token in std::mem::take(&mut self.holding) {
             self.touch(token);
+        }
+    }
+
+    /// Takes what other workers' steps replied to clients of this one. What waits for less is not held up by what waits for more.
+    fn take_replies(&mut self, replies: Vec<(RequestId, ReplyBuf, Gate)>) {
+        let mut replies = replies.into_iter().peekable();
+        while let Some((id, reply, gate)) = replies.next() {
+            reply.replay(self.gateway.reply(id));
+            self.host.outcome.gate = self.host.outcome.gate.and(gate);
+            if replies.peek().is_none_or(|(_, _, next)| *next != gate) {
+                self.settle();
+            }
         }
     }
 
@@ -432,11 +445,11 @@ impl Worker {
     fn tick(&mut self) {
         self.next_tick = self.host.now.instant + TICK;
         self.host.keyspaces = self.host.process.keyspaces();
-        if let Some(cluster) = &mut self.host.cluster {
-            cluster.refresh(self.host.now);
-            if let Some(view) = &self.host.process.cluster {
-                cluster.note_backlogs(self.host.now, view);
-            }
+        if self.index == TIMEKEEPER {
+            let process = &self.host.process;
+            let directory = process.options.data.as_deref();
+            let mut cluster = process.cluster.lock();
+            cluster.tick(process.now(), process.journal.as_ref(), directory);
         }
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
         let threads = self.host.process.options.threads;
@@ -473,10 +486,13 @@ impl Worker {
     /// The process stops: what is logged becomes durable, what waits for it is sent.
     fn finish(mut self) {
         if let Some(journal) = &self.host.process.journal {
-            journal.write_out();
-            journal.sync();
+            journal.sync_all();
         }
-        self.turn_cluster();
+        if self.host.process.view.is_active() {
+            self.turn_cluster();
+        }
+        self.empty_inbox();
+        self.settle();
         self.touched = (0..self.connections.len()).collect();
         self.send_all();
     }

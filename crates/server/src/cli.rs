@@ -160,6 +160,9 @@ pub struct ClusterLocalArguments {
     /// How many processes of a region keep each partition of a causal one: 1 or 3 [default: 1]
     #[arg(long, value_name = "N")]
     pub copies: Option<NonZeroU16>,
+    /// Worker threads of every process [default: as the configuration says]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroU16>,
     /// Clients connect at this port and the following ones; 0 takes any that are free
     #[arg(long, value_name = "N", default_value_t = 7001)]
     pub base_port: u16,

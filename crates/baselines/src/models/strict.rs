@@ -2,9 +2,10 @@
 
 use super::{joined, split};
 use crate::qwstore;
+use protocol::Durability;
 use protocol::hosted::{Hosted, HostedNodes, Hosting, Place};
 use protocol::model::{
-    ClusterShape, Model, OptionWords, PartitionMove, Properties, Property, StoredOptions, read,
+    ClusterShape, Model, OptionWords, PartitionMove, Properties, Property, Solo, StoredOptions, read,
 };
 use strict::locking;
 use strict::model::{
@@ -44,6 +45,19 @@ impl Model for StrictBaselines {
             return Err(Error::err("LOCKS none has no locks, no PHASING and no COMBINING"));
         }
         Ok(joined(Strict.create(&rest)?, locks))
+    }
+
+    fn create_solo(
+        &self,
+        words: &OptionWords<'_>,
+        process: u16,
+        durability: Durability,
+    ) -> Result<Option<StoredOptions>, Error> {
+        Strict.create_solo(words, process, durability)
+    }
+
+    fn solo(&self, options: &StoredOptions) -> Option<Solo> {
+        Strict.solo(options)
     }
 
     fn alter(&self, options: &StoredOptions, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
-use crate::host::{Administration, DurabilityClass, Host, KeyspaceOptions, Model};
+use crate::host::{Administration, Host, KeyspaceOptions, Model};
 use crate::plan::Call;
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy};
@@ -181,10 +181,6 @@ fn options<'a>(call: &Call<'a>) -> Result<KeyspaceOptions<'a>, Error> {
         if call.is(index, "MODEL") {
             let model = Model::from_name(value);
             options.model = Some(model.ok_or_else(|| unknown("MODEL", value, "strict, causal or branch"))?);
-        } else if call.is(index, "DURABILITY") {
-            let class = DurabilityClass::from_name(value);
-            options.durability =
-                Some(class.ok_or_else(|| unknown("DURABILITY", value, "always, everysec or none"))?);
         } else if call.is(index, "REGIONS") {
             let is_option = |index: &usize| OPTIONS.iter().any(|option| call.is(*index, option));
             next = (index + 2..call.len()).find(is_option).unwrap_or(call.len());

@@ -9,6 +9,7 @@ mod words;
 pub use shape::{ClusterShape, RegionShape};
 pub use words::{OptionWord, OptionWords, listed};
 
+use crate::contract::Durability;
 use crate::hosted::{Hosted, Place};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,18 @@ pub struct PartitionMove {
     pub joining: BTreeSet<u16>,
 }
 
+/// How one process keeps a keyspace by itself: every request runs to completion under the locks of its partitions, without
+/// a coordinator and without messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solo {
+    /// The process.
+    pub process: u16,
+    /// How many partitions; as many as suit the process's threads if the keyspace does not say.
+    pub partitions: Option<u16>,
+    /// How durable what it replies is.
+    pub durability: Durability,
+}
+
 /// A model. Its options are given as it stored them; an error of any function but [`Model::check`] on options that were
 /// checked is about what is asked for.
 pub trait Model: Sync {
@@ -80,6 +93,28 @@ pub trait Model: Sync {
     /// # Errors
     /// An option is unknown, or has no such value.
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error>;
+
+    /// The options of a keyspace that `process`, the cluster's only one, keeps as [`Solo`], with this durability unless an
+    /// option `DURABILITY` says another one. `None` if the model has no such keyspaces, or if the options ask for something
+    /// that only replicated ones have.
+    ///
+    /// # Errors
+    /// An option has no such value.
+    fn create_solo(
+        &self,
+        words: &OptionWords<'_>,
+        process: u16,
+        durability: Durability,
+    ) -> Result<Option<StoredOptions>, Error> {
+        let _ = (words, process, durability);
+        Ok(None)
+    }
+
+    /// How the keyspace is kept if one process keeps it by itself; all others have instances to host.
+    fn solo(&self, options: &StoredOptions) -> Option<Solo> {
+        let _ = options;
+        None
+    }
 
     /// The options as `KEYSPACE ALTER` changes them.
     ///

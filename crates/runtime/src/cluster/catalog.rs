@@ -1,13 +1,14 @@
 //! The keyspaces of a cluster: one file that all its processes share, replaced atomically under a lock. Entries are
 //! added at its end and stay, dropped ones too, so that an entry's place is its keyspace's number for ever and a process
-//! that knows fewer is only late.
+//! that knows fewer is only late. A process by itself has the file in its data directory, or none.
 
 use super::config::ClusterFile;
 use super::models::{ClusterKeyspace, Models};
 use crate::files::{self, identify};
 use crate::user_types::{self, StoredType};
 use gateway::KeyspaceOptions;
-use protocol::model::{ClusterShape, OptionWords, PartitionMove};
+use protocol::Durability;
+use protocol::model::{ClusterShape, OptionWords, PartitionMove, StoredOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -18,6 +19,9 @@ use types::{Error, ErrorCode};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterCatalog {
+    /// The cluster's seed, of a process by itself: others have it in their [`ClusterFile`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// Every keyspace; the first is number 0.
     pub keyspaces: Vec<ClusterKeyspace>,
     /// The user-defined types, in the order of loading.
@@ -68,24 +72,33 @@ impl ClusterCatalog {
     }
 }
 
-/// Why a keyspace of a cluster has no durability of its own.
-const ONE_DURABILITY: &str = "in a cluster every process has one durability, said where it is started: its keyspaces \
-                              share a log, and what a process has forgotten counts for all of them";
+/// Why a keyspace with replicas has no durability of its own.
+const ONE_DURABILITY: &str = "a keyspace with replicas has the durability of its processes, said where each is started: \
+                              its keyspaces share a log, and what a process has forgotten counts for all of them; a strict \
+                              keyspace of a single process without REPLICAS and CONCURRENCY has its own";
 
 /// The options that a command names, for their model.
-fn words<'o>(options: &KeyspaceOptions<'o>) -> Result<OptionWords<'o>, Error> {
-    match options.durability {
-        Some(_) => Err(Error::err(ONE_DURABILITY)),
-        None => Ok(OptionWords::new(options.regions.clone(), &options.others)),
-    }
+fn words<'o>(options: &KeyspaceOptions<'o>) -> OptionWords<'o> {
+    OptionWords::new(options.regions.clone(), &options.others)
 }
+
+/// Fails if a keyspace with replicas is to have a durability of its own.
+fn check_replicated(words: &OptionWords<'_>) -> Result<(), Error> {
+    words.get("DURABILITY").map_or(Ok(()), |_| Err(Error::err(ONE_DURABILITY)))
+}
+
+/// The most keyspaces that were ever created: the number above is for what processes tell each other.
+const MAX_KEYSPACES: usize = u16::MAX as usize;
 
 /// The catalog as this process knows it.
 pub(crate) struct Catalog {
-    path: PathBuf,
+    /// `None` if nothing is kept on disk.
+    path: Option<PathBuf>,
     models: Models,
     cluster: ClusterShape,
     content: ClusterCatalog,
+    /// How many numbers `SELECT` takes at a process by itself; in a cluster each keyspace has one.
+    databases: Option<u16>,
     /// How many of its types, from the first one, can be used here.
     known_types: usize,
     /// The file that `content` was read from: its inode, size and time of change.
@@ -93,13 +106,51 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
+    /// Reads the cluster's list.
     pub(crate) fn open(file: &ClusterFile, models: Models) -> Result<Self, String> {
         let (path, cluster) = (file.catalog.clone(), file.shape());
         let seen = identify(&path);
         let content = ClusterCatalog::load(&path, models, &cluster)?;
+        Catalog::new(content, Some(path), seen, models, cluster)
+    }
+
+    /// The list of a process by itself, which has been read or made up, and written to `path` if there is one. `SELECT` takes
+    /// `databases` numbers.
+    pub(crate) fn of_one(
+        content: ClusterCatalog,
+        path: Option<PathBuf>,
+        cluster: ClusterShape,
+        models: Models,
+        databases: u16,
+    ) -> Result<Self, String> {
+        content.check(models, &cluster)?;
+        let seen = path.as_deref().and_then(identify);
+        let catalog = Catalog::new(content, path, seen, models, cluster)?;
+        Ok(Catalog { databases: Some(databases.max(1)), ..catalog })
+    }
+
+    fn new(
+        content: ClusterCatalog,
+        path: Option<PathBuf>,
+        seen: Option<(u64, u64, i64, i64)>,
+        models: Models,
+        cluster: ClusterShape,
+    ) -> Result<Self, String> {
         user_types::register_all(&content.types)?;
         let known_types = content.types.len();
-        Ok(Catalog { path, models, cluster, content, known_types, seen })
+        Ok(Catalog { path, models, cluster, content, databases: None, known_types, seen })
+    }
+
+    /// True if `SELECT number` chooses the keyspace with this number.
+    pub(crate) fn serves(&self, number: usize) -> bool {
+        let Some(entry) = self.keyspaces().get(number).filter(|entry| !entry.dropped) else { return false };
+        let chosen = |databases: u16| number < usize::from(databases) && entry.name == numbered_name(number);
+        self.databases.is_none_or(chosen)
+    }
+
+    /// How many numbers `SELECT` takes.
+    pub(crate) fn numbers(&self) -> usize {
+        self.databases.map_or(self.keyspaces().len(), usize::from)
     }
 
     /// In the order of their numbers.
@@ -124,12 +175,14 @@ impl Catalog {
 
     /// Reads the file again if it has changed. What is known stays as it is, whatever the file says.
     pub(crate) fn refresh(&mut self) {
-        let now = identify(&self.path);
+        let Some(path) = &self.path else { return };
+        let now = identify(path);
         if now == self.seen {
             return;
         }
+        let loaded = ClusterCatalog::load(path, self.models, &self.cluster);
         self.seen = now;
-        match self.load() {
+        match loaded {
             Ok(content) if content.follows(&self.content, self.models) => {
                 match user_types::register_all(&content.types) {
                     Ok(()) => self.known_types = content.types.len(),
@@ -138,29 +191,51 @@ impl Catalog {
                 self.content = content;
             }
             Ok(_) => tracing::error!(
-                file = %self.path.display(),
                 "the list of keyspaces has lost or changed some that are served here; restore it from a backup"
             ),
             Err(error) => tracing::error!(%error, "the list of keyspaces cannot be read"),
         }
     }
 
-    fn load(&self) -> Result<ClusterCatalog, String> {
-        ClusterCatalog::load(&self.path, self.models, &self.cluster)
-    }
-
-    /// Adds a keyspace, durably and for every process.
-    pub(crate) fn create(&mut self, name: String, options: &KeyspaceOptions<'_>) -> Result<(), Error> {
+    /// Adds a keyspace, durably and for every process. `durability` is that of a keyspace that the cluster's only process
+    /// keeps by itself, unless the options say another one.
+    pub(crate) fn create(
+        &mut self,
+        name: String,
+        options: &KeyspaceOptions<'_>,
+        durability: Durability,
+    ) -> Result<(), Error> {
         let model = options.model.map_or("strict", |model| model.as_str());
-        let wanted = self.models.keyspace(name, model, &words(options)?)?;
+        let words = words(options);
+        let wanted = match self.solo(model, &words, durability)? {
+            Some(options) => ClusterKeyspace { name, model: model.to_owned(), options, dropped: false },
+            None => {
+                check_replicated(&words)?;
+                self.models.keyspace(name, model, &words)?
+            }
+        };
         wanted.check(self.models, &self.cluster).map_err(Error::err)?;
         self.change(|keyspaces| {
             if keyspaces.iter().any(|keyspace| !keyspace.dropped && keyspace.name == wanted.name) {
                 return Err(Error::err(format!("keyspace '{}' exists already", wanted.name)));
             }
+            if keyspaces.len() >= MAX_KEYSPACES {
+                return Err(Error::err(format!("{MAX_KEYSPACES} keyspaces have been created; no more")));
+            }
             keyspaces.push(wanted);
             Ok(())
         })
+    }
+
+    /// The options of a keyspace that the cluster's only process can keep by itself.
+    fn solo(
+        &self,
+        model: &str,
+        words: &OptionWords<'_>,
+        durability: Durability,
+    ) -> Result<Option<StoredOptions>, Error> {
+        let &[process] = &self.cluster.processes()[..] else { return Ok(None) };
+        self.models.named(model).map_err(Error::err)?.create_solo(words, process, durability)
     }
 
     /// Notes that a partition is to move, durably and for every process, before anybody is told to move it.
@@ -200,11 +275,14 @@ impl Catalog {
         if options.model.is_some() {
             return Err(Error::err("MODEL stays: another model keeps its data in another way"));
         }
-        let words = words(options)?;
+        let words = words(options);
         let (models, cluster) = (self.models, self.cluster.clone());
         self.change(|keyspaces| {
             let entry = named(keyspaces, name)?.1;
             let model = models.named(&entry.model).map_err(Error::err)?;
+            if model.solo(&entry.options).is_none() {
+                check_replicated(&words)?;
+            }
             entry.options = model.alter(&entry.options, &words)?;
             entry.check(models, &cluster).map_err(Error::err)
         })
@@ -217,9 +295,13 @@ impl Catalog {
 
     /// Drops a keyspace, durably and for every process.
     pub(crate) fn drop_keyspace(&mut self, name: &str) -> Result<(), Error> {
+        let numbered = (0..self.databases.unwrap_or(0)).any(|number| numbered_name(number.into()) == name);
         self.change(|keyspaces| match named(keyspaces, name)? {
             (0, _) => Err(Error::err(format!(
                 "keyspace '{name}' is the one that clients begin in; empty it with FLUSHDB"
+            ))),
+            (index, _) if numbered && numbered_name(index) == name => Err(Error::err(format!(
+                "keyspace '{name}' belongs to a SELECT number; empty it with FLUSHDB"
             ))),
             (_, entry) => {
                 entry.dropped = true;
@@ -241,11 +323,17 @@ impl Catalog {
         &mut self,
         change: impl FnOnce(&mut ClusterCatalog) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let Some(path) = &self.path else {
+            let mut content = self.content.clone();
+            change(&mut content)?;
+            (self.known_types, self.content) = (content.types.len(), content);
+            return Ok(());
+        };
         let failed = |error: std::io::Error| {
-            let text = format!("the list of keyspaces {} cannot be changed: {error}", self.path.display());
+            let text = format!("the list of keyspaces {} cannot be changed: {error}", path.display());
             Error::new(ErrorCode::Misconf, text)
         };
-        let lock = File::create(self.path.with_extension("lock")).map_err(failed)?;
+        let lock = File::create(path.with_extension("lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -254,15 +342,21 @@ impl Catalog {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let mut content = self.load().map_err(|error| {
+        let loaded = ClusterCatalog::load(path, self.models, &self.cluster);
+        let mut content = loaded.map_err(|error| {
             Error::new(ErrorCode::Misconf, format!("the list of keyspaces is damaged: {error}"))
         })?;
         change(&mut content)?;
-        content.save(&self.path).map_err(failed)?;
+        content.save(path).map_err(failed)?;
         drop(lock);
         self.refresh();
         Ok(())
     }
+}
+
+/// The name of the keyspace that `SELECT number` chooses at a process by itself.
+pub(super) fn numbered_name(number: usize) -> String {
+    if number == 0 { "default".to_owned() } else { format!("db{number}") }
 }
 
 /// The keyspace of a name, with its number.
@@ -287,7 +381,8 @@ mod tests {
         let keyspace = |name: &&str| {
             MODELS.keyspace((*name).to_owned(), "strict", &OptionWords::default()).expect("no options")
         };
-        ClusterCatalog { keyspaces: names.iter().map(keyspace).collect(), types: Vec::new() }
+        let keyspaces = names.iter().map(keyspace).collect();
+        ClusterCatalog { seed: None, keyspaces, types: Vec::new() }
     }
 
     fn cluster(processes: u16) -> ClusterShape {

@@ -1,6 +1,5 @@
 //! Who is in the cluster and what it keeps: one small file, the same for every process.
 
-use super::models::Models;
 use protocol::model::{ClusterShape, RegionShape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,8 +18,6 @@ pub struct ClusterOptions {
     /// nothing was ever said. Otherwise it means that everything was forgotten, and the process learns from its
     /// peers before it takes part.
     pub bootstrap: bool,
-    /// The models of the keyspaces that it serves.
-    pub models: Models,
     /// Added to the wall clock, in milliseconds: for tests of skewed clocks.
     pub clock_skew_ms: i64,
 }

@@ -1,7 +1,6 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
 use crate::cluster::{Cluster, ClusterView};
-use crate::keyspace::class_of;
 use crate::process::Process;
 use protocol::hosted::Backlog;
 use protocol::model::{Properties, Property};
@@ -10,8 +9,7 @@ use types::{KeyspaceId, ReplySink};
 
 /// The lines of INFO's section `cluster`. `cluster_enabled` is about Redis Cluster's way to scatter keys, which no
 /// client has to know here.
-pub(crate) fn section(view: Option<&ClusterView>) -> String {
-    let Some(view) = view else { return "cluster_enabled:0".to_owned() };
+pub(crate) fn section(view: &ClusterView) -> String {
     let options = &view.options;
     let backlogs = view.backlogs.lock();
     let conflicts: Vec<String> =
@@ -59,8 +57,11 @@ fn queue_line(name: &str, backlog: &Backlog) -> Option<String> {
 /// `KEYSPACE INFO`. The keyspace exists.
 pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sink: &mut dyn ReplySink) {
     let entry = cluster.entry(id);
-    let durability = class_of(process.options.effective(process.options.durability));
-    let here = cluster.keyspaces[usize::from(id.0)].as_ref().map(|keyspace| keyspace.state());
+    let local = process.locals.of(id);
+    let durability = match &local {
+        Some(keyspace) => keyspace.durability(),
+        None => process.options.replicas_durability(),
+    };
     let mut properties: Properties = vec![
         ("name", entry.name.as_str().into()),
         ("model", entry.model.as_str().into()),
@@ -68,7 +69,15 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     ];
     properties.extend(cluster.properties(id));
     properties.push(("partitions", Property::Number(u64::from(cluster.partitions(id)))));
-    properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
+    if let Some(keyspace) = local {
+        properties.push(("keys", Property::Number(keyspace.len() as u64)));
+        properties.push(("memory_bytes", Property::Number(keyspace.memory() as u64)));
+        let open = keyspace.transactions.lock().len();
+        properties.push(("open_transactions", Property::Number(open as u64)));
+    } else {
+        let here = cluster.keyspaces[usize::from(id.0)].hosted().map(|keyspace| keyspace.state());
+        properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
+    }
     sink.map(properties.len());
     for (name, value) in &properties {
         sink.bulk(name.as_bytes());

@@ -65,6 +65,11 @@ pub(crate) fn dropped() -> Error {
     )
 }
 
+/// What a client is told of a keyspace that another process keeps by itself.
+pub(crate) fn elsewhere(process: u16) -> Error {
+    Error::refused(format!("process {process} keeps the keyspace by itself; connect to that process"))
+}
+
 /// Answers requests that nobody serves.
 pub(crate) fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, error: &Error, turn: &mut Turn<'_>) {
     for (id, request) in requests.drain(..) {

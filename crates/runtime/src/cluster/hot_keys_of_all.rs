@@ -11,6 +11,7 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::hot_keys::write_hot_keys;
+use crate::cluster::kept::Kept;
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Sketch, merged};
 use std::collections::BTreeSet;
@@ -121,8 +122,14 @@ impl Cluster {
         let id = self
             .keyspace_of_name(name)
             .ok_or_else(|| Error::err(format!("no such keyspace '{text}'; KEYSPACE LIST names them")))?;
-        if self.keyspaces[usize::from(id.0)].as_ref().is_some_and(|keyspace| keyspace.counts_meetings()) {
+        let kept = &self.keyspaces[usize::from(id.0)];
+        if kept.hosted().is_some_and(|keyspace| keyspace.counts_meetings()) {
             return Ok(id);
+        }
+        if matches!(kept, Kept::Solo | Kept::Elsewhere(_)) {
+            return Err(Error::err(format!(
+                "keyspace '{text}' is kept by one process, which runs transactions one by one: none waits for another"
+            )));
         }
         Err(Error::err(format!(
             "keyspace '{text}' is not strict: its transactions do not wait for each other; CONFLICTS LIST and BRANCH STATE \
@@ -132,8 +139,7 @@ impl Cluster {
 
     /// What is counted here of a keyspace, which is forgotten then if that is wanted.
     fn sketches(&mut self, keyspace: KeyspaceId, reset: bool) -> Vec<Sketch> {
-        let hosted = self.keyspaces.get_mut(usize::from(keyspace.0)).and_then(Option::as_mut);
-        hosted.map(|hosted| hosted.sketches(reset)).unwrap_or_default()
+        self.hosted_of(keyspace).map(|hosted| hosted.sketches(reset)).unwrap_or_default()
     }
 
     /// Those that were asked, and those that are not connected.

@@ -102,7 +102,8 @@ struct Incoming {
 /// All connections to and from peers.
 pub(crate) struct Peers {
     seed: u64,
-    listener: TcpListener,
+    /// `None` if there are no peers.
+    listener: Option<TcpListener>,
     outgoing: BTreeMap<ProcessId, Outgoing>,
     incoming: BTreeMap<usize, Incoming>,
     next_token: usize,
@@ -115,7 +116,7 @@ impl Peers {
     /// Nothing is connected before [`Peers::begin`].
     pub(crate) fn new(
         seed: u64,
-        listener: TcpListener,
+        listener: Option<TcpListener>,
         peers: impl Iterator<Item = (ProcessId, SocketAddr)>,
     ) -> Self {
         let down = |address| {
@@ -136,7 +137,9 @@ impl Peers {
 
     /// Listens and connects, in the event loop of `registry` from now on.
     pub(crate) fn begin(&mut self, now: types::Instant, registry: &Registry) -> std::io::Result<()> {
-        registry.register(&mut self.listener, Token(LISTENER), Interest::READABLE)?;
+        if let Some(listener) = &mut self.listener {
+            registry.register(listener, Token(LISTENER), Interest::READABLE)?;
+        }
         self.flush(now, registry);
         Ok(())
     }
@@ -226,7 +229,7 @@ impl Peers {
     }
 
     fn accept(&mut self, registry: &Registry) {
-        while let Ok((mut socket, _)) = self.listener.accept() {
+        while let Some(Ok((mut socket, _))) = self.listener.as_ref().map(TcpListener::accept) {
             let token = self.next_token;
             self.next_token += 1;
             if registry.register(&mut socket, Token(token), Interest::READABLE).is_ok() {
@@ -428,7 +431,7 @@ mod tests {
         fn new(seed: u64, listener: TcpListener, peer: (u16, SocketAddr)) -> Self {
             let poll = Poll::new().unwrap();
             let others = std::iter::once((ProcessId(peer.0), peer.1));
-            let mut peers = Peers::new(seed, listener, others);
+            let mut peers = Peers::new(seed, Some(listener), others);
             peers.begin(types::Instant(0), poll.registry()).unwrap();
             End { poll, peers, arrived: Arrivals::default(), now: types::Instant(0) }
         }

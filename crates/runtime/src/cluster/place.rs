@@ -20,7 +20,7 @@ impl Cluster {
         }
         self.catalog.note_move(index, partition, &PartitionMove { joining, ..present })?;
         self.refresh(now);
-        if let Some(keyspace) = &mut self.keyspaces[index] {
+        if let Some(keyspace) = self.keyspaces[index].hosted_mut() {
             unanswered(now, |turn| keyspace.place(partition, to, turn));
             self.stirred = true;
         }
@@ -38,7 +38,7 @@ impl Cluster {
     ) -> Result<Vec<String>, Error> {
         let (index, _) = self.movable(name, partition, now)?;
         self.stirred = true;
-        match &mut self.keyspaces[index] {
+        match self.keyspaces[index].hosted_mut() {
             Some(keyspace) => unanswered(now, |turn| keyspace.accept_loss(partition, left, turn)),
             None => Err(super::dropped()),
         }
@@ -63,7 +63,7 @@ impl Cluster {
             return Err(Error::err(format!("no keyspace '{text}'; KEYSPACE LIST names them")));
         };
         let index = usize::from(id.0);
-        let present = self.keyspaces[index].as_ref().and_then(|keyspace| keyspace.present(partition));
+        let present = self.keyspaces[index].hosted().and_then(|keyspace| keyspace.present(partition));
         let Some(present) = present else {
             return Err(Error::err(format!(
                 "keyspace '{text}' stays where it is: only partitions of strict keyspaces without leaders move"

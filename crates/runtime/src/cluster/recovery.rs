@@ -14,169 +14,208 @@ use crate::cluster::catalog::Catalog;
 use crate::cluster::config::ClusterOptions;
 use crate::cluster::environment::unanswered;
 use crate::cluster::identity::Identity;
+use crate::cluster::kept::Kept;
+use crate::cluster::keyspaces::begin;
 use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
 use crate::cluster::standings::{Found, Standing, Standings};
-use crate::cluster::{Cluster, ClusterView, Gaps, host};
+use crate::cluster::{Cluster, ClusterView, Gaps, of_one};
 use crate::error::StartError;
-use crate::journal::{CLUSTER_RECORDS, Journal};
-use crate::metadata::Metadata;
+use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
+use crate::keyspace::Locals;
 use crate::options::Options;
 use crate::process::Process;
-use crate::recovery::tell_missing;
-use ::journal::{DirectoryId, Log, LogOptions, Piece, RealDisk};
+use crate::solo;
+use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
 use mio::net::TcpListener;
 use protocol::Durability;
-use protocol::hosted::{Hosted, Life};
+use protocol::hosted::Life;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use types::{Incarnation, PartitionId, ProcessId, RegionId};
+use types::{Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId};
 
-/// Recovers the process `options.cluster` names, which will listen to its peers through `listener`.
-pub(crate) fn recover(
-    options: Options,
-    cluster: ClusterOptions,
-    listener: TcpListener,
-) -> Result<(Process, Cluster), StartError> {
-    let region = region(&options, &cluster)?;
-    let me = ProcessId(cluster.process);
-    let life = |incarnation| Life {
-        process: me,
-        region: RegionId(region),
-        incarnation,
-        durability: options.effective(options.durability),
-        accept_loss: options.accept_loss,
-        region_queue_bytes: options.region_queue_bytes,
-        region_spill_bytes: if options.data.is_some() { options.region_spill_bytes } else { 0 },
-    };
-    let catalog = Catalog::open(&cluster.file, cluster.models).map_err(StartError::Cluster)?;
-    let build = |incarnation| {
-        let build = |index| host(&catalog, index, life(incarnation));
-        let built: Result<Keyspaces, String> = (0..catalog.keyspaces().len()).map(build).collect();
-        built.map_err(StartError::Cluster)
-    };
-    let Recovered { keyspaces, journal, incarnation, complete, identity, found } = match &options.data {
-        Some(directory) => from_disk(&options, &cluster, directory, &build)?,
-        None => {
-            let incarnation = first_incarnation();
-            let keyspaces = build(incarnation)?;
-            let (complete, identity, found) = (cluster.bootstrap, None, None);
-            Recovered { keyspaces, journal: None, incarnation, complete, identity, found }
+/// Recovers the process that `options` tell of, which will listen to its peers, if it has any, through `listener`.
+pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result<Process, StartError> {
+    let disk = options.data.as_deref().map(OpenDisk::open).transpose()?;
+    let last = disk.as_ref().map_or(Incarnation(0), |disk| disk.last);
+    let incarnation = Incarnation(last.0 + 1).max(first_incarnation());
+    let (cluster, catalog) = match options.cluster.clone() {
+        Some(cluster) => {
+            let catalog = Catalog::open(&cluster.file, options.models).map_err(StartError::Keyspaces)?;
+            (cluster, catalog)
         }
+        None => of_one::open(&options, last == Incarnation(0))?,
     };
-    tracing::info!(process = me.0, incarnation = incarnation.0, complete, "recovered");
-    let others = cluster.file.processes.iter().filter(|process| process.id != me.0);
-    let peers = Peers::new(
-        cluster.file.seed,
-        listener,
-        others.map(|process| (ProcessId(process.id), process.peer_address)),
-    );
-    let mut state = Cluster {
-        file: cluster.file.clone(),
-        life: life(incarnation),
-        catalog,
-        dropped: Vec::new(),
-        ahead: Default::default(),
-        has_remains: keyspaces.iter().any(Option::is_none),
-        keyspaces,
-        peers,
-        spools: Spools::new(options.data.as_deref()),
-        arrived: Default::default(),
-        stirred: false,
-        checkpoint: None,
-        gaps: identity.map(|identity| Gaps { identity, learnt: None }),
-        questions: Default::default(),
-        standings: Standings::new(found),
+    let life = life(&options, &cluster, incarnation)?;
+    let seed = catalog.cluster().seed;
+    let locals =
+        Arc::new(Locals::new(life.process, incarnation, seed, options.partition_count(), disk.is_none()));
+    let indices = 0..catalog.keyspaces().len();
+    let kept: Result<Vec<Kept>, String> =
+        indices.map(|index| begin(&catalog, index, life, &locals)).collect();
+    let mut kept = kept.map_err(StartError::Keyspaces)?;
+    let mut has_remains = false;
+    let recovered = match disk {
+        Some(disk) => disk.recover(&options, &cluster, incarnation, &mut |piece| {
+            visit(&mut kept, &locals, piece, &mut has_remains)
+        })?,
+        None => Recovered { complete: cluster.bootstrap, whole: true, ..Recovered::default() },
     };
+    let Recovered { journal, complete, whole, identity, found } = recovered;
+    tracing::info!(process = life.process.0, incarnation = incarnation.0, complete, "recovered");
     if options.accept_loss && !complete {
         tracing::warn!(
             "this start accepts a loss: replicas of causal keyspaces wait a few seconds for their peers, then go on \
              with what is left; KEYSPACE INFO tells what each one held"
         );
     }
-    let view = ClusterView::new(cluster);
-    let metadata = Metadata::of_cluster(view.options.file.seed);
-    let process = Process::new(options, metadata, incarnation, Vec::new(), journal).in_cluster(view);
+    let others = cluster.file.processes.iter().filter(|process| process.id != life.process.0);
+    let others = others.map(|process| (ProcessId(process.id), process.peer_address));
+    let peers = Peers::new(cluster.file.seed, listener, others);
+    solo::recovered(&locals, whole);
+    let state = Cluster {
+        file: cluster.file.clone(),
+        life,
+        catalog,
+        locals,
+        view: Arc::new(ClusterView::new(cluster)),
+        durability: options.durability,
+        dropped: Vec::new(),
+        ahead: Default::default(),
+        keyspaces: kept,
+        peers,
+        registry: None,
+        spools: Spools::new(options.data.as_deref()),
+        arrived: Default::default(),
+        stirred: false,
+        gaps: identity.map(|identity| Gaps { identity, learnt: None }),
+        questions: Default::default(),
+        standings: Standings::new(found),
+    };
+    let process = Process::new(options, journal, state);
     let now = process.now();
-    unanswered(now, |turn| {
-        state.keyspaces.iter_mut().flatten().for_each(|keyspace| keyspace.recovered(complete, turn));
-    });
-    Ok((process, state))
+    let mut cluster = process.cluster.lock();
+    unanswered(now, |turn| cluster.hosted_mut().for_each(|keyspace| keyspace.recovered(complete, turn)));
+    cluster.view.note(cluster.is_active());
+    if has_remains {
+        // The next checkpoint has nothing of what was dropped.
+        cluster.view.want_checkpoint();
+    }
+    drop(cluster);
+    Ok(process)
 }
 
-/// The process's region, if everything fits together.
-fn region(options: &Options, cluster: &ClusterOptions) -> Result<u16, StartError> {
+/// The process in this life, if everything fits together.
+fn life(options: &Options, cluster: &ClusterOptions, incarnation: Incarnation) -> Result<Life, StartError> {
     cluster.file.check().map_err(StartError::Cluster)?;
-    if options.data.is_some() && options.durability == Durability::Volatile {
+    if options.cluster.is_some() && options.data.is_some() && options.durability == Durability::Volatile {
         return Err(StartError::Cluster(
             "a process of a cluster with a data directory has durability everysec or always; without one it keeps \
              everything in memory"
                 .to_owned(),
         ));
     }
-    match cluster.file.process(cluster.process) {
-        Some(process) => Ok(process.region),
-        None => Err(StartError::Cluster(format!("the cluster's file names no process {}", cluster.process))),
-    }
+    let Some(process) = cluster.file.process(cluster.process) else {
+        return Err(StartError::Cluster(format!("the cluster's file names no process {}", cluster.process)));
+    };
+    Ok(Life {
+        process: ProcessId(process.id),
+        region: RegionId(process.region),
+        incarnation,
+        durability: options.replicas_durability(),
+        accept_loss: options.accept_loss,
+        region_queue_bytes: options.region_queue_bytes,
+        region_spill_bytes: if options.data.is_some() { options.region_spill_bytes } else { 0 },
+    })
 }
 
-/// What is hosted, by the keyspaces' numbers.
-type Keyspaces = Vec<Option<Box<dyn Hosted>>>;
-
 /// What a start begins with.
+#[derive(Default)]
 struct Recovered {
-    keyspaces: Keyspaces,
     journal: Option<Journal>,
-    incarnation: Incarnation,
+    /// Nothing may be missing that other processes had relied on.
     complete: bool,
+    /// Nothing may be missing that clients had been told.
+    whole: bool,
     /// To be saved as complete when it is, if it is not now.
     identity: Option<Identity>,
     found: Option<Found>,
 }
 
-fn from_disk(
-    options: &Options,
-    cluster: &ClusterOptions,
-    directory: &Path,
-    build: &dyn Fn(Incarnation) -> Result<Keyspaces, StartError>,
-) -> Result<Recovered, StartError> {
-    let journal_error = |error| StartError::Journal { directory: directory.to_owned(), error };
-    let disk = RealDisk::open(directory)
-        .map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
-    let disk: Arc<dyn ::journal::Disk> = Arc::new(disk);
-    let identity = Identity::present(cluster.file.seed, cluster.process);
-    let earlier = identity.earlier(directory)?;
-    let last = Log::incarnation_in(Arc::clone(&disk)).map_err(journal_error)?;
-    let incarnation = Incarnation(last.0 + 1).max(first_incarnation());
-    let mut keyspaces = build(incarnation)?;
-    let log_options = LogOptions {
-        segment_bytes: options.segment_bytes,
-        fresh_id: DirectoryId(fastrand::u128(..)),
-        accept_loss: options.accept_loss,
-        ..LogOptions::default()
-    };
-    let (mut log, recovered) =
-        Log::open(disk, &log_options, &mut |piece| visit(&mut keyspaces, piece)).map_err(journal_error)?;
-    tell_missing(&recovered);
-    log.set_incarnation(incarnation)
-        .map_err(|error| StartError::Log { directory: directory.to_owned(), error })?;
-    let complete = match earlier {
-        Some(earlier) if !recovered.created => {
-            let same_boot = identity.is_same_boot(&earlier);
-            earlier.complete && !options.accept_loss && is_kept(&recovered, options.durability, same_boot)
-        }
-        _ => recovered.created && cluster.bootstrap,
-    };
-    let identity = identity.with_complete(complete);
-    identity.save(directory).map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
-    let journal = Some(Journal::new(log, recovered.grown));
-    let standing = Standing { life: last, synced: recovered.last.0 };
-    let (identity, found) = match complete {
-        true => (None, Some(Found { directory: directory.to_owned(), identity, standing })),
-        false => (Some(identity), None),
-    };
-    Ok(Recovered { keyspaces, journal, incarnation, complete, identity, found })
+/// The data directory, which is this process's while it lives.
+struct OpenDisk<'d> {
+    directory: &'d Path,
+    disk: Arc<dyn Disk>,
+    /// The last life that the log has seen; 0 if there is no log.
+    last: Incarnation,
+}
+
+impl<'d> OpenDisk<'d> {
+    fn open(directory: &'d Path) -> Result<Self, StartError> {
+        let disk = RealDisk::open(directory)
+            .map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let last = Log::incarnation_in(Arc::clone(&disk))
+            .map_err(|error| StartError::Journal { directory: directory.to_owned(), error })?;
+        Ok(OpenDisk { directory, disk, last })
+    }
+
+    /// Opens the log, and hands everything in it to `visit`.
+    fn recover(
+        self,
+        options: &Options,
+        cluster: &ClusterOptions,
+        incarnation: Incarnation,
+        visit: &mut dyn FnMut(Piece<'_>) -> Result<(), String>,
+    ) -> Result<Recovered, StartError> {
+        let directory = self.directory;
+        let identity = Identity::present(cluster.file.seed, cluster.process);
+        let earlier = identity.earlier(directory)?;
+        let log_options = LogOptions {
+            segment_bytes: options.segment_bytes,
+            fresh_id: DirectoryId(fastrand::u128(..)),
+            accept_loss: options.accept_loss,
+            ..LogOptions::default()
+        };
+        let (mut log, recovered) = Log::open(self.disk, &log_options, visit)
+            .map_err(|error| StartError::Journal { directory: directory.to_owned(), error })?;
+        tell_missing(&recovered);
+        log.set_incarnation(incarnation)
+            .map_err(|error| StartError::Log { directory: directory.to_owned(), error })?;
+        let complete = match earlier {
+            // Nobody has relied on it but its own clients, and nobody can tell it what is missing.
+            _ if cluster.file.processes.len() == 1 => true,
+            Some(earlier) if !recovered.created => {
+                let same_boot = identity.is_same_boot(&earlier);
+                earlier.complete && !options.accept_loss && is_kept(&recovered, options.durability, same_boot)
+            }
+            _ => recovered.created && cluster.bootstrap,
+        };
+        let identity = identity.with_complete(complete);
+        identity
+            .save(directory)
+            .map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
+        let whole = (recovered.clean_shutdown || recovered.created) && recovered.lost.is_none();
+        let journal = Some(Journal::new(log, recovered.grown));
+        let standing = Standing { life: self.last, synced: recovered.last.0 };
+        let (identity, found) = match complete {
+            true => (None, Some(Found { directory: directory.to_owned(), identity, standing })),
+            false => (Some(identity), None),
+        };
+        Ok(Recovered { journal, complete, whole, identity, found })
+    }
+}
+
+/// Says what recovery did not find, or could not read.
+fn tell_missing(recovered: &::journal::Recovered) {
+    if let Some(cut) = &recovered.cut {
+        tracing::warn!("the log ended in a torn group that is not known to have been synced: {cut}");
+    }
+    if let Some(lost) = &recovered.lost {
+        tracing::error!("a loss is accepted: {lost}");
+        eprintln!("anabranch: a loss is accepted: {lost}");
+    }
 }
 
 /// True if the log holds everything that others may have relied on. What was cut although the kernel still runs was
@@ -191,25 +230,37 @@ fn first_incarnation() -> Incarnation {
     Incarnation(u32::try_from(seconds).unwrap_or(u32::MAX / 2))
 }
 
-/// Hands a recovered piece to the replica it came from.
-fn visit(keyspaces: &mut [Option<Box<dyn Hosted>>], piece: Piece<'_>) -> Result<(), String> {
+/// Hands a recovered piece to what it came from. Notes if that was dropped.
+fn visit(kept: &mut [Kept], locals: &Locals, piece: Piece<'_>, has_remains: &mut bool) -> Result<(), String> {
     let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
-    let [CLUSTER_RECORDS, k0, k1, p0, p1, content @ ..] = bytes else {
-        return Err(
-            "a record that is not of a cluster's process; was this the directory of a single one?".to_owned()
-        );
+    let [tag @ (SOLO_RECORDS | CLUSTER_RECORDS), k0, k1, content @ ..] = bytes else {
+        return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
     };
-    let (keyspace, partition) = (u16::from_le_bytes([*k0, *k1]), PartitionId(u16::from_le_bytes([*p0, *p1])));
-    let Some(keyspace) = keyspaces.get_mut(usize::from(keyspace)) else {
+    let number = u16::from_le_bytes([*k0, *k1]);
+    let Some(keyspace) = kept.get_mut(usize::from(number)) else {
         return Err(format!(
-            "the log has keyspace {keyspace}, which the list of keyspaces does not name; restore the list from a backup"
+            "a record of keyspace {number}, which is not in the list of keyspaces; is the list older? Restore it from a \
+             backup"
         ));
     };
-    // What the log still has of a dropped one goes with the next checkpoint.
-    let Some(keyspace) = keyspace else { return Ok(()) };
-    match piece {
-        Piece::Chunk(_) => keyspace.snapshot(partition, content),
-        Piece::Record { .. } => keyspace.recover(partition, content),
+    match (keyspace, *tag) {
+        (Kept::Dropped, _) => {
+            *has_remains = true;
+            Ok(())
+        }
+        (Kept::Solo, SOLO_RECORDS) => solo::recover(locals, KeyspaceId(number), content),
+        (Kept::Hosted(hosted), CLUSTER_RECORDS) => {
+            let [p0, p1, content @ ..] = content else { return Err("a record is cut".to_owned()) };
+            let partition = PartitionId(u16::from_le_bytes([*p0, *p1]));
+            match piece {
+                Piece::Chunk(_) => hosted.snapshot(partition, content),
+                Piece::Record { .. } => hosted.recover(partition, content),
+            }
+        }
+        _ => Err(format!(
+            "a record of keyspace {number}, which is kept in another way than the list of keyspaces says; is the list of \
+             another directory?"
+        )),
     }
 }
 

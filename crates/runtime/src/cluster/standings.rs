@@ -99,7 +99,7 @@ impl Standings {
 
 impl Cluster {
     /// Tells the others how far this process's log is, now and then.
-    pub(crate) fn tell_standing(&mut self, journal: &Journal, now: Instant) {
+    pub(super) fn tell_standing(&mut self, journal: &Journal, now: Instant) {
         if now < self.standings.next {
             return;
         }

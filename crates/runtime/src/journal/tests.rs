@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 use super::*;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, Locals};
 use ::journal::{LogOptions, Piece, SimulatedDisk};
 use datatypes::{Operation, register};
+use protocol::model;
 use protocol::{Durability, Input, KeyedOperation, NoReplies, Now, Protocol, Request};
-use types::{HashSeed, Incarnation, KeyHash, RequestId, Rng, SessionId};
+use types::{HashSeed, Incarnation, KeyHash, ProcessId, RequestId, Rng, SessionId};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(7);
 
@@ -22,6 +23,14 @@ fn open(disk: &SimulatedDisk) -> (Journal, Vec<Vec<u8>>) {
     })
     .unwrap();
     (Journal::new(log, 0), found)
+}
+
+/// A keyspace that the process keeps by itself, of one partition.
+fn keyspace() -> Arc<Keyspace> {
+    let locals = Locals::new(ProcessId(1), Incarnation(1), HashSeed(1), 1, false);
+    let options = model::Solo { process: 1, partitions: None, durability: Durability::Written };
+    locals.begin(KeyspaceId(0), "0", &options);
+    locals.of(KeyspaceId(0)).unwrap()
 }
 
 fn append(journal: &Journal, partition: u16, records: &[u8]) -> u64 {
@@ -127,8 +136,7 @@ fn what_is_kept_counts_when_all_of_it_is_written() {
 fn of_a_group_with_both_kinds_solo_records_are_undone_and_replicas_records_are_kept() {
     let disk = SimulatedDisk::new();
     let (journal, _) = open(&disk);
-    let keyspace =
-        Keyspace::new(KeyspaceId(0), "0".to_owned(), 1, Durability::Written, HashSeed(1), Incarnation(1));
+    let keyspace = keyspace();
     append(&journal, 3, b"before");
     assert!(set(&keyspace, &journal, b"undone"));
     append(&journal, 3, b"after");

@@ -1,72 +1,105 @@
-//! A worker's turn in a process of a cluster: packets, timers, the log, in the order that the gates need.
+//! A worker's turn with what is behind the cluster's lock: packets, timers, the log, in the order that the gates need.
 
-use super::Worker;
-use crate::cluster::dropped;
+use super::{TICK, TIMEKEEPER, Worker};
 use crate::journal::Journal;
+use crate::routed::Routed;
+use protocol::Durable;
 use protocol::hosted::Turn;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// How often a turn goes round before clients and peers are heard again.
 const ROUNDS: usize = 32;
 
 impl Worker {
     pub(super) fn peer_ready(&mut self, token: usize, ending: bool) {
-        if let Some(cluster) = &mut self.host.cluster {
-            cluster.ready(token, ending, self.poll.registry());
-        }
+        self.host.process.cluster.lock().ready(token, ending);
+        self.host.stirred = true;
     }
 
-    /// Does for the replicas what can be done without waiting, and leaves the clients' replies to be sent.
-    pub(super) fn turn_cluster(&mut self) {
-        let host = &mut self.host;
-        let Some(cluster) = &mut host.cluster else { return };
-        for keyspace in cluster.take_dropped() {
-            self.gateway.give_up_waiting(keyspace, &dropped());
+    /// True if the cluster is to be pumped in this turn.
+    pub(super) fn is_due(&self) -> bool {
+        let view = &self.host.process.view;
+        let is_time = || view.is_active() && view.wakes_at() <= self.host.now.instant;
+        self.host.stirred || (self.index == TIMEKEEPER && is_time())
+    }
+
+    /// How long the loop may sleep when nothing is left to do.
+    pub(super) fn rest(&self) -> Duration {
+        let process = &self.host.process;
+        if self.host.stirred {
+            return Duration::ZERO;
         }
-        cluster.deliver(host.now);
+        if self.index != TIMEKEEPER || !process.view.is_active() {
+            return TICK;
+        }
+        let cluster = process.cluster.lock();
+        let now = process.now().instant;
+        let latest = now + TICK;
+        let wake = cluster.deadline(now).map_or(latest, |deadline| deadline.min(latest));
+        process.view.set_wake(wake);
+        wake - now
+    }
+
+    /// Does for the instances what can be done without waiting, and leaves the clients' replies to be sent.
+    pub(super) fn turn_cluster(&mut self) {
         for _ in 0..ROUNDS {
+            // Read before: what another thread writes while this one pumps opens gates, too.
+            let durable = self.host.process.journal.as_ref().map(Journal::durable);
             self.pump();
-            if !self.is_stirred() && !self.write_log() {
+            let is_more_durable = durable.is_some_and(|durable| self.write_log(durable));
+            if !self.host.stirred && !is_more_durable {
                 break;
             }
         }
-        self.checkpoint();
-        let host = &mut self.host;
-        if let (Some(cluster), Some(view)) = (&mut host.cluster, &host.process.cluster) {
-            cluster.flush(host.now.instant, self.poll.registry(), view);
+        let process = &self.host.process;
+        let mut cluster = process.cluster.lock();
+        let now = self.host.now.instant;
+        cluster.flush(now);
+        if self.index != TIMEKEEPER && cluster.deadline(now).is_some_and(|at| at < process.view.wakes_at()) {
+            process.workers.read()[TIMEKEEPER].wake();
         }
     }
 
     /// Pumps the keyspaces. While the log refuses records it does so one by one: replies that wait for it in one do not
     /// hold up those of the others.
     fn pump(&mut self) {
-        let count = self.host.cluster.as_ref().map_or(0, |cluster| cluster.count());
-        let is_suspended = self.host.process.journal.as_ref().is_some_and(Journal::is_suspended);
-        let together = if is_suspended { 1 } else { count.max(1) };
-        for first in (0..count.max(1)).step_by(together) {
+        self.host.stirred = false;
+        let process = Arc::clone(&self.host.process);
+        let is_suspended = process.journal.as_ref().is_some_and(Journal::is_suspended);
+        let mut first = 0;
+        loop {
             let host = &mut self.host;
-            let Some(cluster) = &mut host.cluster else { return };
-            let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut self.gateway };
-            let which = first..count.min(first + together);
-            let gate = cluster.pump(which, host.process.journal.as_ref(), &mut turn);
+            let mut routed = Routed::new(host.worker, &mut self.gateway);
+            let mut cluster = process.cluster.lock();
+            // Read behind the lock, so that time does not go back from one worker to the next.
+            host.now = process.now();
+            cluster.deliver(host.now);
+            let count = cluster.count();
+            let end = if is_suspended { count.min(first + 1) } else { count };
+            let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut routed };
+            let gate = cluster.pump(first..end, process.journal.as_ref(), &mut turn);
+            let dropped = cluster.take_dropped();
+            drop(cluster);
             host.outcome.gate = host.outcome.gate.and(gate);
+            routed.hand_out(&process, gate);
+            process.tell_dropped(&dropped);
             // Replies have come, so connections go on, and may have asked for more.
             self.settle();
+            first = end;
+            if first >= count {
+                return;
+            }
         }
     }
 
-    fn is_stirred(&self) -> bool {
-        self.host.cluster.as_ref().is_some_and(|cluster| cluster.is_stirred())
-    }
-
-    /// Makes the replicas' records as durable as this thread can without waiting for the disk. True if that opened
-    /// a gate.
-    fn write_log(&mut self) -> bool {
-        let (Some(cluster), Some(journal)) = (&self.host.cluster, &self.host.process.journal) else {
-            return false;
-        };
-        let durable = journal.durable();
-        let work = cluster.log_work(journal);
+    /// Makes the replicas' records as durable as this thread can without waiting for the disk. True if the log has become
+    /// more durable than `durable`, and something waited for that.
+    fn write_log(&mut self, durable: Durable) -> bool {
+        let Some(journal) = &self.host.process.journal else { return false };
+        let work = self.host.process.cluster.lock().log_work(durable);
+        self.awaits_log = work.write || work.sync;
         if work.write {
             journal.write_out();
         }
@@ -74,7 +107,6 @@ impl Worker {
             self.host.me.awaits_log.store(true, Ordering::Release);
             journal.want_sync();
         }
-        // Did it become durable between the look and the note? Then nobody else will wake us.
         let is_more_durable = journal.durable() != durable;
         if work.write {
             // Replies that an earlier turn left waiting for a sync may have waited for this.
@@ -82,33 +114,6 @@ impl Worker {
                 self.touch(token);
             }
         }
-        (work.write || work.sync) && is_more_durable
-    }
-
-    /// Begins a checkpoint when the log has grown enough, or writes the next piece of the one under way.
-    fn checkpoint(&mut self) {
-        let host = &mut self.host;
-        let process = &host.process;
-        let (Some(cluster), Some(journal), Some(view)) =
-            (&mut host.cluster, &process.journal, &process.cluster)
-        else {
-            return;
-        };
-        let written = cluster.continue_checkpoint(journal).and_then(|writer| {
-            view.hand_over(writer);
-            let threshold =
-                process.options.checkpoint_after_bytes.max(view.checkpoint_bytes.load(Ordering::Relaxed));
-            let due = (journal.grown() >= threshold || cluster.has_remains()) && !view.is_installing();
-            if due && !journal.is_suspended() { cluster.begin_checkpoint(journal) } else { Ok(()) }
-        });
-        if let Err(error) = written {
-            tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried");
-        }
-        if let Some(directory) = &process.options.data {
-            if !journal.is_suspended() {
-                cluster.note_complete(journal, directory);
-            }
-            cluster.tell_standing(journal, host.now.instant);
-        }
+        self.awaits_log && is_more_durable
     }
 }

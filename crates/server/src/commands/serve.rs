@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// set.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeExtras {
-    /// The models of the keyspaces that a process of a cluster serves.
+    /// The models of the keyspaces.
     pub models: Models,
     /// Added to the wall clock of a process of a cluster, in milliseconds.
     pub clock_skew_ms: i64,
@@ -64,12 +64,11 @@ pub fn serve(arguments: &ServeArguments, extras: ServeExtras) -> Result<Outcome>
 
 /// What the runtime is told.
 fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Result<runtime::Options> {
-    let options = runtime::Options { accept_loss: member.accept_loss, ..config.options()? };
+    let ServeExtras { models, clock_skew_ms } = extras;
+    let options = runtime::Options { accept_loss: member.accept_loss, models, ..config.options()? };
     let (Some(file), Some(process)) = (&member.cluster, member.process) else { return Ok(options) };
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
-    let ServeExtras { models, clock_skew_ms } = extras;
-    let cluster =
-        runtime::ClusterOptions { file, process, bootstrap: member.bootstrap, models, clock_skew_ms };
+    let cluster = runtime::ClusterOptions { file, process, bootstrap: member.bootstrap, clock_skew_ms };
     Ok(runtime::Options { cluster: Some(cluster), ..options })
 }
 

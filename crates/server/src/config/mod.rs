@@ -164,6 +164,7 @@ impl Config {
             region_spill_bytes: self.storage.region_spill_bytes,
             accept_loss: false,
             sync_every: Duration::from_millis(self.storage.sync_every_ms.get()),
+            models: runtime::Models::new(&[]),
             cluster: None,
         })
     }

@@ -5,19 +5,20 @@ mod options;
 mod placement;
 mod tapir;
 
-pub use options::{Concurrency, LockingOptions, OptimisticOptions, Options};
+pub use options::{Concurrency, LockingOptions, OptimisticOptions, Options, SoloOptions};
 pub use placement::{host_locking, host_shards, locking_options, topology};
 
+use protocol::Durability;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{
-    ClusterShape, Model, OptionWords, PartitionMove, Properties, StoredOptions, read, store,
+    ClusterShape, Model, OptionWords, PartitionMove, Properties, Solo, StoredOptions, read, store,
 };
 use types::Error;
 
 /// The model's name.
 const NAME: &str = "strict";
 
-/// Strictly serializable transactions, in keyspaces of replicated shards.
+/// Strictly serializable transactions, in keyspaces of replicated shards, or of partitions that one process keeps by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Strict;
 
@@ -28,6 +29,19 @@ impl Model for Strict {
 
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
         Options::create(words).map(|options| store(&options))
+    }
+
+    fn create_solo(
+        &self,
+        words: &OptionWords<'_>,
+        process: u16,
+        durability: Durability,
+    ) -> Result<Option<StoredOptions>, Error> {
+        Ok(Options::create_solo(words, process, durability)?.map(|options| store(&options)))
+    }
+
+    fn solo(&self, options: &StoredOptions) -> Option<Solo> {
+        read::<Options>(options).ok()?.solo()
     }
 
     fn alter(&self, options: &StoredOptions, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
@@ -61,7 +75,7 @@ impl Model for Strict {
     }
 
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
-        Ok(placement::host(read(options)?, place))
+        placement::host(read(options)?, place)
     }
 
     fn note_move(

@@ -2,15 +2,16 @@
 
 use super::NAME;
 use crate::tapir::{Clocks, Isolation};
+use protocol::Durability;
 use protocol::model::{
-    ClusterShape, OptionWord, OptionWords, PartitionMove, Properties, Property, check_partitions,
+    ClusterShape, OptionWord, OptionWords, PartitionMove, Properties, Property, Solo, check_partitions,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::Error;
 
-/// The options that commands know.
+/// The options that commands know of replicated keyspaces.
 const KNOWN: [&str; 8] =
     ["PARTITIONS", "REPLICAS", "CONCURRENCY", "PHASING", "COMBINING", "ISOLATION", "CLOCKBOUND", "SKEWWAIT"];
 
@@ -21,7 +22,7 @@ const MAX_SKEW_WAIT_MS: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// How many shards.
+    /// How many shards; 0 for as many as suit the threads of the one process that keeps the keyspace.
     pub partitions: u16,
     /// How many processes keep each shard; all of them if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +44,18 @@ pub enum Concurrency {
     Locking(LockingOptions),
     /// Two-phase commit over replicated logs, validation at the leaders.
     Occ,
+    /// One process runs transactions one by one.
+    Solo(SoloOptions),
+}
+
+/// What is stored of a keyspace that one process keeps by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SoloOptions {
+    /// The process.
+    pub process: u16,
+    /// How durable what it replies is. May be altered.
+    pub durability: Durability,
 }
 
 /// What is optional without leaders.
@@ -82,6 +95,12 @@ pub struct LockingOptions {
     pub combining: bool,
 }
 
+/// What `DURABILITY` asks for.
+fn durability(word: &OptionWord<'_>) -> Result<Durability, Error> {
+    let index = word.one_of(&["none", "everysec", "always"])?;
+    Ok([Durability::Volatile, Durability::Written, Durability::Synced][index])
+}
+
 impl Concurrency {
     /// Its name in commands.
     pub fn name(&self) -> &'static str {
@@ -89,6 +108,7 @@ impl Concurrency {
             Concurrency::Optimistic(_) => "optimistic",
             Concurrency::Locking(_) => "locking",
             Concurrency::Occ => "occ",
+            Concurrency::Solo(_) => "solo",
         }
     }
 
@@ -104,6 +124,7 @@ impl Concurrency {
 
     fn set(&mut self, word: &OptionWord<'_>) -> Result<(), Error> {
         match (self, word.name()) {
+            (Concurrency::Solo(solo), "DURABILITY") => solo.durability = durability(word)?,
             (Concurrency::Optimistic(optimistic), "ISOLATION") => {
                 let serializable = word.one_of(&["strict", "serializable"])? == 1;
                 optimistic.isolation = if serializable { Isolation::Serializable } else { Isolation::Strict };
@@ -147,6 +168,31 @@ impl Options {
         Ok(options)
     }
 
+    /// What `KEYSPACE CREATE` asks of the cluster's only process; `None` if it asks for replicas.
+    pub(super) fn create_solo(
+        words: &OptionWords<'_>,
+        process: u16,
+        durability: Durability,
+    ) -> Result<Option<Self>, Error> {
+        let of_solo = |word: &OptionWord<'_>| matches!(word.name(), "PARTITIONS" | "DURABILITY");
+        if !words.regions.is_empty() || !words.options.iter().all(of_solo) {
+            return Ok(None);
+        }
+        let mut concurrency = Concurrency::Solo(SoloOptions { process, durability });
+        words.get("DURABILITY").map_or(Ok(()), |word| concurrency.set(word))?;
+        let partitions = words.get("PARTITIONS").map_or(Ok(0), OptionWord::number)?;
+        if words.get("PARTITIONS").is_some() {
+            check_partitions(partitions).map_err(Error::err)?;
+        }
+        Ok(Some(Options { partitions, replicas: None, concurrency, moved: BTreeMap::new() }))
+    }
+
+    /// How it is kept if one process keeps it by itself.
+    pub(super) fn solo(&self) -> Option<Solo> {
+        let Concurrency::Solo(SoloOptions { process, durability }) = self.concurrency else { return None };
+        Some(Solo { process, partitions: (self.partitions > 0).then_some(self.partitions), durability })
+    }
+
     /// What `KEYSPACE ALTER` asks for.
     pub(super) fn alter(&mut self, words: &OptionWords<'_>) -> Result<(), Error> {
         words.refuse_regions(NAME, &KNOWN)?;
@@ -181,11 +227,24 @@ impl Options {
             optimistic.clock_bound_ms = now.clock_bound_ms;
             optimistic.skew_wait_ms = now.skew_wait_ms;
         }
+        if let (Concurrency::Solo(solo), Concurrency::Solo(now)) =
+            (&mut altered.concurrency, &now.concurrency)
+        {
+            solo.durability = now.durability;
+        }
         altered
     }
 
     /// Can this cluster keep such a keyspace?
     pub(super) fn check(&self, cluster: &ClusterShape) -> Result<(), String> {
+        if let Some(Solo { process, .. }) = self.solo() {
+            return match cluster.processes().contains(&process) {
+                true => Ok(()),
+                false => {
+                    Err(format!("process {process} keeps it by itself, and the cluster has no such process"))
+                }
+            };
+        }
         check_partitions(self.partitions)?;
         let processes = cluster.processes().len();
         let replicas = self.replicas.map_or(processes, usize::from);
@@ -242,6 +301,9 @@ impl Options {
                 properties.push(("combining", switch(locking.combining)));
             }
             Concurrency::Occ => {}
+            Concurrency::Solo(solo) => {
+                properties.push(("process", Property::Number(u64::from(solo.process))));
+            }
         }
         properties
     }

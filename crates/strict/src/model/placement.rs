@@ -32,9 +32,9 @@ pub fn topology(options: &Options, place: &Place<'_>) -> Topology {
 }
 
 /// A keyspace's instances in a process.
-pub(super) fn host(options: Options, place: &Place<'_>) -> Box<dyn Hosted> {
+pub(super) fn host(options: Options, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
     let topology = topology(&options, place);
-    match &options.concurrency {
+    Ok(match &options.concurrency {
         Concurrency::Optimistic(optimistic) => {
             let nodes = tapir::nodes(&topology, &options, optimistic, place);
             Box::new(HostedNodes::new(nodes, TapirHosting::new(options, place)))
@@ -46,7 +46,8 @@ pub(super) fn host(options: Options, place: &Place<'_>) -> Box<dyn Hosted> {
             let options = locking::Options { concurrency, ..locking_options(&locks, place) };
             host_locking(&topology, options, place)
         }
-    }
+        Concurrency::Solo(_) => return Err("one process keeps it by itself, without instances".to_owned()),
+    })
 }
 
 /// How replicas with leaders are set up in a process.

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -36,6 +37,8 @@ pub struct Children {
 pub struct Settings {
     /// What a reply promises; `None` keeps everything in memory only.
     pub durability: Option<Durability>,
+    /// How many worker threads, if that is said.
+    pub threads: Option<NonZeroU16>,
     /// A file with further options.
     pub config: Option<PathBuf>,
 }
@@ -67,6 +70,9 @@ impl Member {
         command.arg("--json");
         if let Some(config) = &settings.config {
             command.arg("--config").arg(config);
+        }
+        if let Some(threads) = settings.threads {
+            command.args(["--threads", &threads.to_string()]);
         }
         if layout.clock_skew_ms != 0 {
             command.args(["--clock-skew-ms", &layout.clock_skew_ms.to_string()]);

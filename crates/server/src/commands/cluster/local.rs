@@ -48,7 +48,7 @@ fn serve(
     events: &Receiver<Event>,
 ) -> Result<Outcome> {
     let durability = (!arguments.memory).then_some(arguments.durability);
-    let settings = Settings { durability, config: arguments.config.clone() };
+    let settings = Settings { durability, threads: arguments.threads, config: arguments.config.clone() };
     let mut children = Children::start(layout, settings)?;
     print_ready(&children, arguments.json)?;
     loop {

@@ -1,0 +1,201 @@
+//! Which keyspaces there are, and what this process keeps of each: the list of keyspaces becomes instances and partitions.
+
+use super::catalog::Catalog;
+use super::environment::unanswered;
+use super::kept::Kept;
+use super::{Cluster, ClusterKeyspace, ClusterView};
+use crate::keyspace::Locals;
+use crate::user_types::{self, StoredType};
+use gateway::KeyspaceOptions;
+use protocol::Now;
+use protocol::hosted::{Life, Place};
+use protocol::model::Properties;
+use std::sync::Arc;
+use types::{Error, HashSeed, KeyspaceId, Slot};
+
+impl Cluster {
+    /// Begins to serve the keyspaces that were created elsewhere since, and ends those that were dropped. This process
+    /// has never said anything for a new one, so it misses nothing of it.
+    pub(crate) fn refresh(&mut self, now: Now) {
+        self.catalog.refresh();
+        self.note_types();
+        for index in 0..self.catalog.keyspaces().len() {
+            if index == self.keyspaces.len() {
+                self.begin_keyspace(index, now);
+            } else if self.catalog.keyspaces()[index].dropped {
+                self.end_keyspace(index);
+            }
+            self.configure(index, now);
+        }
+        self.view.note(self.is_active());
+    }
+
+    /// Keeps what is to be here of a new keyspace.
+    fn begin_keyspace(&mut self, index: usize, now: Now) {
+        let mut kept = begin(&self.catalog, index, self.life, &self.locals).unwrap_or_else(|reason| {
+            tracing::error!(%reason, "a keyspace cannot be served");
+            Kept::Dropped
+        });
+        if let Some(keyspace) = kept.hosted_mut() {
+            unanswered(now, |turn| keyspace.recovered(true, turn));
+        }
+        self.keyspaces.push(kept);
+        self.stirred = true;
+    }
+
+    /// Ends a keyspace that was dropped, unless it has ended.
+    fn end_keyspace(&mut self, index: usize) {
+        let id = KeyspaceId(index as u16);
+        match std::mem::replace(&mut self.keyspaces[index], Kept::Dropped) {
+            Kept::Dropped => return,
+            Kept::Solo => self.locals.end(id),
+            Kept::Hosted(_) | Kept::Elsewhere(_) => {}
+        }
+        tracing::info!(keyspace = self.entry(id).name, "dropped");
+        self.spools.drop_keyspace(id);
+        self.dropped.push(id);
+        // The log has records of it; a checkpoint will not.
+        self.view.want_checkpoint();
+        self.stirred = true;
+    }
+
+    /// Hands a keyspace's options to what is kept of it.
+    fn configure(&mut self, index: usize, now: Now) {
+        let entry = &self.catalog.keyspaces()[index];
+        match &mut self.keyspaces[index] {
+            Kept::Hosted(keyspace) => {
+                match unanswered(now, |turn| keyspace.configure(&entry.options, turn)) {
+                    Ok(stirred) => self.stirred |= stirred,
+                    Err(reason) => tracing::error!(keyspace = entry.name, %reason, "options cannot be used"),
+                }
+            }
+            Kept::Solo => {
+                let model = self.catalog.models().named(&entry.model).ok();
+                let solo = model.and_then(|model| model.solo(&entry.options));
+                let id = KeyspaceId(index as u16);
+                if solo.is_some_and(|solo| self.locals.set_durability(id, solo.durability)) {
+                    // What was not logged so far is in no log: only a checkpoint makes it durable.
+                    self.view.want_checkpoint();
+                }
+            }
+            Kept::Elsewhere(_) | Kept::Dropped => {}
+        }
+    }
+
+    /// `KEYSPACE CREATE`: durable, and known to every process that is asked for it, when this returns.
+    pub(crate) fn create(
+        &mut self,
+        name: String,
+        options: &KeyspaceOptions<'_>,
+        now: Now,
+    ) -> Result<(), Error> {
+        self.catalog.create(name, options, self.durability)?;
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// `KEYSPACE ALTER`: durable when this returns; the other processes know within a tenth of a second.
+    pub(crate) fn alter(&mut self, name: &str, options: &KeyspaceOptions<'_>, now: Now) -> Result<(), Error> {
+        self.catalog.alter(name, options)?;
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// `KEYSPACE DROP`: durable when this returns, and nothing is left here; the other processes know within a tenth
+    /// of a second.
+    pub(crate) fn drop_keyspace(&mut self, name: &str, now: Now) -> Result<(), Error> {
+        self.catalog.drop_keyspace(name)?;
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// `TYPES LOAD`: durable, and known to every process that meets the name, when this returns.
+    pub(crate) fn add_type(&mut self, new: &StoredType, now: Now) -> Result<(), Error> {
+        self.catalog.add_type(new)?;
+        self.refresh(now);
+        user_types::register(new).map_err(Error::err)
+    }
+
+    /// True if the instance is here, or nothing of its keyspace will be.
+    pub(super) fn hosts(&self, slot: Slot) -> bool {
+        let kept = self.keyspaces.get(usize::from(slot.keyspace.0));
+        kept.is_some_and(|kept| kept.hosted().is_none_or(|keyspace| keyspace.hosts(slot)))
+    }
+
+    /// The keyspaces that the process keeps by itself.
+    pub(crate) fn locals(&self) -> &Arc<Locals> {
+        &self.locals
+    }
+
+    /// What other threads may know.
+    pub(crate) fn view(&self) -> &Arc<ClusterView> {
+        &self.view
+    }
+
+    /// The keyspace's number in the catalog.
+    pub(crate) fn keyspace_of_name(&self, name: &[u8]) -> Option<KeyspaceId> {
+        self.served().find(|(_, keyspace)| keyspace.name.as_bytes() == name).map(|(id, _)| id)
+    }
+
+    /// True if `SELECT` takes this number.
+    pub(crate) fn serves(&self, number: u64) -> bool {
+        usize::try_from(number).is_ok_and(|number| self.catalog.serves(number))
+    }
+
+    /// The keyspaces that are served here, with their numbers.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (KeyspaceId, &ClusterKeyspace)> {
+        let entries = (0..).map(KeyspaceId).zip(self.catalog.keyspaces());
+        entries.filter(|(_, entry)| !entry.dropped)
+    }
+
+    /// What hashes keys into partitions.
+    pub(crate) fn seed(&self) -> HashSeed {
+        HashSeed(self.file.seed)
+    }
+
+    /// How many numbers `SELECT` takes.
+    pub(crate) fn numbers(&self) -> usize {
+        self.catalog.numbers()
+    }
+
+    /// A keyspace's entry.
+    pub(crate) fn entry(&self, id: KeyspaceId) -> &ClusterKeyspace {
+        &self.catalog.keyspaces()[usize::from(id.0)]
+    }
+
+    /// How many partitions a keyspace has.
+    pub(crate) fn partitions(&self, id: KeyspaceId) -> u16 {
+        if let Some(keyspace) = self.locals.of(id) {
+            return keyspace.partitions.len() as u16;
+        }
+        let entry = self.entry(id);
+        self.catalog.models().named(&entry.model).map_or(0, |model| model.partitions(&entry.options))
+    }
+
+    /// What a keyspace's options are, for people.
+    pub(super) fn properties(&self, id: KeyspaceId) -> Properties {
+        let (entry, cluster) = (self.entry(id), self.catalog.cluster());
+        let model = self.catalog.models().named(&entry.model);
+        model.map(|model| model.describe(&entry.options, cluster)).unwrap_or_default()
+    }
+}
+
+/// What a process keeps of the keyspace with this number.
+pub(super) fn begin(catalog: &Catalog, index: usize, life: Life, locals: &Locals) -> Result<Kept, String> {
+    let entry = &catalog.keyspaces()[index];
+    if entry.dropped {
+        return Ok(Kept::Dropped);
+    }
+    let (model, id) = (catalog.models().named(&entry.model)?, KeyspaceId(index as u16));
+    match model.solo(&entry.options) {
+        Some(solo) if solo.process == life.process.0 => {
+            locals.begin(id, &entry.name, &solo);
+            Ok(Kept::Solo)
+        }
+        Some(solo) => Ok(Kept::Elsewhere(solo.process)),
+        None => {
+            let place = Place { cluster: catalog.cluster(), keyspace: id, life };
+            model.host(&entry.options, &place).map(Kept::Hosted).map_err(|reason| entry.reason(&reason))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What all threads may know of the cluster without its lock.
+
+use super::ClusterOptions;
+use parking_lot::Mutex;
+use protocol::hosted::{Backlog, Lag};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use types::Instant;
+
+/// See the module.
+pub(crate) struct ClusterView {
+    pub(crate) options: ClusterOptions,
+    pub(crate) peers_connected: AtomicUsize,
+    /// Of each keyspace with instances here, with its name.
+    pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
+    /// Of each causal keyspace, with its name.
+    pub(crate) lags: Mutex<Vec<(String, Lag)>>,
+    /// There are instances or peers: something may be due without a client's command.
+    active: AtomicBool,
+    /// When the first worker pumps at the latest, in microseconds of the process's life.
+    wakes_at: AtomicU64,
+    /// Checkpoints have numbers: one that is wanted, however short the log is, the last that was begun, and the last that was
+    /// installed.
+    checkpoint_wanted: AtomicU64,
+    checkpoint_begun: AtomicU64,
+    checkpoint_installed: AtomicU64,
+}
+
+impl ClusterView {
+    pub(super) fn new(options: ClusterOptions) -> Self {
+        ClusterView {
+            options,
+            peers_connected: AtomicUsize::new(0),
+            backlogs: Mutex::default(),
+            lags: Mutex::default(),
+            active: AtomicBool::new(false),
+            wakes_at: AtomicU64::new(0),
+            checkpoint_wanted: AtomicU64::new(0),
+            checkpoint_begun: AtomicU64::new(0),
+            checkpoint_installed: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes whether something may be due without a client's command.
+    pub(super) fn note(&self, is_active: bool) {
+        self.active.store(is_active, Ordering::Release);
+    }
+
+    /// True if there are instances or peers.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// The first worker is going to pump then. Called with the lock.
+    pub(crate) fn set_wake(&self, at: Instant) {
+        self.wakes_at.store(at.0, Ordering::Release);
+    }
+
+    /// When the first worker is going to pump.
+    pub(crate) fn wakes_at(&self) -> Instant {
+        Instant(self.wakes_at.load(Ordering::Acquire))
+    }
+
+    /// Asks for a checkpoint that begins from now on; its number.
+    pub(crate) fn want_checkpoint(&self) -> u64 {
+        let number = self.checkpoint_begun.load(Ordering::Acquire) + 1;
+        self.checkpoint_wanted.fetch_max(number, Ordering::AcqRel);
+        number
+    }
+
+    /// True if one is wanted that has not been installed.
+    pub(crate) fn is_checkpoint_wanted(&self) -> bool {
+        self.installed_checkpoint() < self.checkpoint_wanted.load(Ordering::Acquire)
+    }
+
+    /// A checkpoint begins; its number.
+    pub(crate) fn begin_checkpoint(&self) -> u64 {
+        self.checkpoint_begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The checkpoint with this number counts from now on.
+    pub(crate) fn install_checkpoint(&self, number: u64) {
+        self.checkpoint_installed.store(number, Ordering::Release);
+    }
+
+    /// The number of the last checkpoint that counts.
+    pub(crate) fn installed_checkpoint(&self) -> u64 {
+        self.checkpoint_installed.load(Ordering::Acquire)
+    }
+}
