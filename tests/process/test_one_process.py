@@ -152,6 +152,7 @@ def test_options_have_the_reasons_that_they_have_in_a_cluster(server):
             ("MODEL strict REPLICAS 3", "the cluster has 1"),
             ("MODEL strict COLOUR red", "unknown keyspace option"),
             ("MODEL strict PARTITIONS 0", "1 to 1024"),
+            ("MODEL strict DURABILITY sometimes", "DURABILITY is none, everysec or always, not 'sometimes'"),
             ("MODEL strict CONCURRENCY locking DURABILITY always", "has the durability of its processes"),
             ("MODEL causal DURABILITY none", "has the durability of its processes"),
             ("MODEL causal REGIONS b", "b"),
