@@ -105,6 +105,7 @@ def test_blind_writes_what_the_command_writes(plain, call):
         assert state(plain) == expected
 
 
+@pytest.mark.one_thread
 def test_typed_keys(plain):
     prepare(plain)
     assert [plain.execute_command("TYPE", key) for key in "cmtu"] == ["counter", "summary", "top", "uid"]

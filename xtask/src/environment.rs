@@ -51,14 +51,13 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     }
     let mut pytest = pytest(workspace)?;
     pytest.args(&files);
+    let beside = ["-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT];
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
-        Length::Brief => {
-            pytest.args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT])
+        Length::Brief => pytest.args(["-m", "not soak"]).args(beside),
+        Length::Threads => {
+            pytest.args(["-m", "not soak and not one_thread"]).args(beside).env("ANABRANCH_THREADS", "2")
         }
-        Length::Threads => pytest
-            .args(["-m", "not soak", "-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT])
-            .env("ANABRANCH_THREADS", "2"),
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => {
