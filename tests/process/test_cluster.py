@@ -1,6 +1,7 @@
 """Clusters of real processes: keyspaces replicated over processes and regions, which are killed, paused and cut off."""
 
 import itertools
+import os
 import re
 import statistics
 import threading
@@ -409,7 +410,7 @@ def test_a_record_shrinks_when_everybody_knows_it():
             here = client.execute_command("KEYSPACE", "INFO", "default")["partitions_here"]
         return sum(int(re.search(r"(\d+) recorded", partition)[1]) for partition in here)
 
-    keys = [f"key:{number}" for number in range(500)]
+    keys = [f"key:{number}" for number in range(2000 if os.environ.get("ANABRANCH_SOAK") else 500)]
     with Cluster(1, 3) as cluster:
         with cluster["a/1"].client() as client:
             for key in keys:

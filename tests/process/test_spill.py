@@ -18,8 +18,8 @@ ROUNDS = 25 if os.environ.get("ANABRANCH_SOAK") else 12
 VALUE = 4000
 # What each region writes, and more than both memory and the window (4 MiB) take.
 WRITTEN = KEYS * ROUNDS * VALUE
-# What of it lies in the spool at least.
-SPILLED = WRITTEN - 2_000_000
+# What of it lies in the spool at least: what memory may not hold.
+SPILLED = WRITTEN - 2 * MEMORY
 CONFIG = "[storage]\nregion_queue_bytes = {}\nregion_spill_bytes = {}\n"
 
 

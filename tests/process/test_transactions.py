@@ -437,7 +437,6 @@ def test_keyspace_errors(shop, two):
     assert first.call("KEYSPACE", "DROP", "default").raw.startswith(b"-ERR")
 
 
-@pytest.mark.one_thread
 def test_a_dropped_keyspace_is_gone(server, two):
     first, second = two
     ok(first, "KEYSPACE CREATE brief MODEL strict", "KEYSPACE USE brief", "SET key 1")

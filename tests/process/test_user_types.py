@@ -1,5 +1,6 @@
 """Types that users define: loaded, checked, called, kept, and refused."""
 
+import os
 import threading
 
 import pytest
@@ -135,7 +136,12 @@ def test_types_and_their_values_outlive_the_process():
         server.start()
         with server.client(decode_responses=True) as client:
             assert [leader(client, f"lot:{lot}") for lot in range(3)] == [["b48", 49], ["b49", 50], ["b47", 48]]
-            # A checkpoint is taken after so many bytes.
+            # Bids, and enough bytes for a checkpoint.
+            for first in range(1, 2000 if os.environ.get("ANABRANCH_SOAK") else 100, 100):
+                with client.pipeline(transaction=False) as bids:
+                    for amount in range(first, first + 100):
+                        call(bids, "lot:3", "bid", "busy", amount)
+                    bids.execute()
             for _ in range(20):
                 client.set("filler", "x" * 5_000)
             wait_until(lambda: client.info("persistence")["checkpoints"] > 0)

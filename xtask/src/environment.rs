@@ -21,6 +21,19 @@ const BERKELEYDB: &str = "/usr/include/db.h";
 /// How many files of process tests run at a time.
 const PARALLEL_FILES: &str = "6";
 
+/// Parts of the names of the tests that [`Length::Long`] runs.
+const LONGER: [&str; 9] = [
+    "kill",
+    "random_sequences",
+    "differential_cluster",
+    "cut_apart",
+    "spill",
+    "crowds",
+    "orders",
+    "shrinks",
+    "outlive",
+];
+
 /// After how many seconds a test of [`Length::Brief`] fails: a multiple of what the longest takes.
 const TEST_LIMIT: &str = "--timeout=300";
 
@@ -60,11 +73,7 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
         }
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
-        Length::Long => {
-            let longer =
-                "kill or random_sequences or differential_cluster or cut_apart or spill or crowds or orders";
-            pytest.args(["-k", longer]).env("ANABRANCH_SOAK", "1")
-        }
+        Length::Long => pytest.args(["-k", &LONGER.join(" or ")]).env("ANABRANCH_SOAK", "1"),
     };
     run(&mut pytest)
 }

@@ -11,6 +11,7 @@ use gateway::{Administration, ClientFilter, ClientInfo, Host};
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
 
 /// See [`Host`].
@@ -47,10 +48,12 @@ impl WorkerHost {
 
     /// The keyspace, if the process keeps it by itself.
     fn keyspace(&mut self, id: KeyspaceId) -> Option<Arc<Keyspace>> {
-        if let Some(keyspace) = find(&self.keyspaces, id) {
+        if let Some(keyspace) = find(&self.keyspaces, id)
+            && !keyspace.dropped.load(Ordering::Acquire)
+        {
             return Some(Arc::clone(keyspace));
         }
-        // Another worker may have created it.
+        // Another worker may have created or dropped it.
         self.keyspaces = self.process.keyspaces();
         find(&self.keyspaces, id).cloned()
     }

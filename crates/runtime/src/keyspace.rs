@@ -4,7 +4,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use protocol::model;
 use protocol::{Durability, Replica};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use strict::solo::{Options, Solo, Transactions};
 use types::{HashSeed, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, Slot};
 
@@ -55,6 +55,8 @@ impl Locals {
     /// Forgets a keyspace with everything in it.
     pub(crate) fn end(&self, id: KeyspaceId) {
         let mut list = self.list.write();
+        let ended = list.iter().filter(|keyspace| keyspace.id == id);
+        ended.for_each(|keyspace| keyspace.dropped.store(true, Ordering::Release));
         *list = Arc::new(list.iter().filter(|keyspace| keyspace.id != id).cloned().collect());
     }
 
@@ -89,6 +91,8 @@ pub(crate) struct Keyspace {
     pub(crate) partitions: Vec<Arc<PartitionCell>>,
     /// Taken before any partition.
     pub(crate) transactions: Mutex<Transactions>,
+    /// Workers whose list is older serve it no more.
+    pub(crate) dropped: AtomicBool,
 }
 
 impl Keyspace {
@@ -101,7 +105,13 @@ impl Keyspace {
             let replica = Mutex::new(Replica::new(node, Solo::new(Options { durability, seed })));
             Arc::new(PartitionCell { keyspace: id, replica, dirty: AtomicBool::new(false) })
         });
-        Keyspace { id, name, partitions: partitions.collect(), transactions: Mutex::new(Transactions::new()) }
+        Keyspace {
+            id,
+            name,
+            partitions: partitions.collect(),
+            transactions: Mutex::new(Transactions::new()),
+            dropped: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn durability(&self) -> Durability {
