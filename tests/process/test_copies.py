@@ -176,12 +176,14 @@ def test_a_history_with_killed_leaders_is_transactionally_causal(regions, option
     with Cluster(regions, 3, *options) as cluster:
         arguments = ["--txn", "--clients", "6", "--keys", "20000", "--most-keys", "3", "--seconds", "11"]
         running = bench(cluster, "rmw", history, *arguments)
+        victims = []
         for region in ("a", "b"):
             # Clients of the process that was killed before have connected again by then.
             time.sleep(3.5)
-            victim = leader(cluster, 0, region)
-            cluster.do(f"kill {victim}")
-            time.sleep(1.5)
+            victims.append(leader(cluster, 0, region))
+            cluster.do(f"kill {victims[-1]}")
+        # On a slow machine they start after the run, which must not end before the second is killed.
+        for victim in victims:
             cluster.do(f"restart {victim}")
         summary = finish(running, 11)
         assert summary["committed"] > 24 and summary["lost_connections"] >= 2, summary
