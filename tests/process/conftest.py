@@ -13,7 +13,6 @@ for example in ("retwis", "branches", "mergeable"):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: takes long; `cargo xtask test` leaves it to `cargo xtask soak`")
-    config.addinivalue_line("markers", "one_thread: asks for what a server with several workers does a tenth of a second later, or by partition")
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,6 @@ def test_the_client_introduces_itself(server):
         assert named == [client.client_id()]
 
 
-@pytest.mark.one_thread
 def test_clients_can_be_killed(server):
     with server.client() as admin, server.client(client_name="victim", single_connection_client=True) as victim:
         number = victim.client_id()

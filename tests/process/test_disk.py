@@ -122,7 +122,6 @@ def check(client, acknowledged: dict, attempted: int) -> None:
     assert client.dbsize() in range(len(keys), len(keys) + attempted + 1)
 
 
-@pytest.mark.one_thread
 def test_a_full_disk_refuses_writes_and_serves_reads(disk):
     acknowledged = {}
     with disk.server.client(decode_responses=True) as client:
@@ -161,7 +160,6 @@ def accepts(client) -> bool:
         return False
 
 
-@pytest.mark.one_thread
 def test_each_command_of_a_pipeline_gets_its_own_reply(disk):
     """What was answered and is undone becomes an error in its place; the session's own replies stand."""
     value = b"x" * 10_000
@@ -257,7 +255,6 @@ def test_many_clients_at_a_full_disk(disk):
         disk.restart()
 
 
-@pytest.mark.one_thread
 def test_deadlines_and_reads_go_on_at_a_full_disk(disk):
     """Keys expire for readers although their deletion cannot be logged."""
     with disk.server.client(decode_responses=True) as client:

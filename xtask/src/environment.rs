@@ -68,9 +68,7 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
         Length::Brief => pytest.args(["-m", "not soak"]).args(beside),
-        Length::Threads => {
-            pytest.args(["-m", "not soak and not one_thread"]).args(beside).env("ANABRANCH_THREADS", "2")
-        }
+        Length::Threads => pytest.args(["-m", "not soak"]).args(beside).env("ANABRANCH_THREADS", "2"),
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => pytest.args(["-k", &LONGER.join(" or ")]).env("ANABRANCH_SOAK", "1"),

@@ -354,6 +354,11 @@ impl Gateway {
         }
     }
 
+    /// The same of one connection.
+    pub fn client(&self, id: ConnectionId) -> Option<ClientInfo> {
+        self.connection(id).map(|connection| connection.session.info(connection.output.len()))
+    }
+
     /// Ends the matching connections; returns how many. [`Gateway::settle`] names them.
     pub fn kill(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;

@@ -273,15 +273,16 @@ impl Host for WorkerHost {
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
-            worker.clients.lock().iter().for_each(&mut *visit);
+            worker.clients.lock().values().for_each(&mut *visit);
         }
     }
 
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
-            killed +=
-                worker.clients.lock().iter().filter(|client| filter.matches(&client.peer)).count() as u64;
+            let clients = worker.clients.lock();
+            killed += clients.values().filter(|client| filter.matches(&client.peer)).count() as u64;
+            drop(clients);
             worker.inbox.lock().kills.push(filter.clone());
             worker.wake();
         }

@@ -98,6 +98,13 @@ impl Journal {
         self.suspended.load(Ordering::Acquire)
     }
 
+    /// A partition hears that the log is suspended before it does anything that would be undone. The caller holds its lock.
+    pub(crate) fn fence(&self, replica: &mut Replica<Solo>) {
+        if self.is_suspended() && !replica.protocol().is_fenced() {
+            undo(replica, self.durable().written);
+        }
+    }
+
     /// Appends what the partitions persisted, all of it to one group. The caller holds their locks. False if the
     /// log refused: then it never happened, and the replies just written must not leave.
     #[must_use]

@@ -10,6 +10,7 @@ use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
 use protocol::{Gate, Now};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -53,8 +54,8 @@ pub(crate) struct WorkerHandle {
     pub(crate) inbox: Mutex<Inbox>,
     /// It holds replies until the log is more durable.
     pub(crate) awaits_log: AtomicBool,
-    /// Its clients, as of its last tick.
-    pub(crate) clients: Mutex<Vec<ClientInfo>>,
+    /// Its clients by number, with what they did as of its last tick; only if there are other workers.
+    pub(crate) clients: Mutex<BTreeMap<u64, ClientInfo>>,
     pub(crate) commands: AtomicU64,
 }
 

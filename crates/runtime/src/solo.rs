@@ -67,6 +67,9 @@ impl SoloCall<'_> {
         }
         let cell = &self.keyspace.partitions[index];
         let mut replica = cell.replica.lock();
+        if let Some(journal) = self.journal {
+            journal.fence(&mut replica);
+        }
         replica.step(self.now, batch, self.random, replies);
         self.log(&mut [(cell, &mut replica)]);
     }
@@ -86,6 +89,9 @@ impl SoloCall<'_> {
     fn serve_over_all(&mut self, id: RequestId, request: &Request<'_>, replies: &mut dyn Replies) {
         let mut transactions = self.keyspace.transactions.lock();
         let mut guards = self.keyspace.lock_all();
+        if let Some(journal) = self.journal {
+            guards.iter_mut().for_each(|replica| journal.fence(replica));
+        }
         let mut partitions: Vec<&mut Replica<Solo>> = guards.iter_mut().map(|guard| &mut **guard).collect();
         let mut group = Group::new(&mut partitions);
         let now = self.now;

@@ -212,7 +212,11 @@ impl Worker {
             address: address.to_string(),
             local_address: socket.local_addr().map_or(String::new(), |local| local.to_string()),
         };
+        let number = peer.client;
         let id = self.gateway.open(peer, &mut self.host);
+        if self.host.process.options.threads > 1 {
+            self.host.me.clients.lock().extend(self.gateway.client(id).map(|client| (number, client)));
+        }
         self.tokens.insert(id, token);
         self.connections[token] = Some(Connection::new(socket, id));
         self.readable(token);
@@ -432,6 +436,9 @@ impl Worker {
 
     fn close(&mut self, token: usize) {
         let Some(mut connection) = self.connections[token].take() else { return };
+        if let Some(client) = self.gateway.client(connection.id) {
+            self.host.me.clients.lock().remove(&client.peer.client);
+        }
         self.gateway.close(connection.id, &mut self.host);
         self.tokens.remove(&connection.id);
         // A socket that cannot be deregistered is closed all the same.
@@ -454,8 +461,10 @@ impl Worker {
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
         let threads = self.host.process.options.threads;
         if threads > 1 {
-            let mut clients = Vec::new();
-            self.gateway.clients(&mut |client| clients.push(client.clone()));
+            let mut clients = BTreeMap::new();
+            self.gateway.clients(&mut |client| {
+                clients.insert(client.peer.client, client.clone());
+            });
             *self.host.me.clients.lock() = clients;
         }
         let keyspaces = Arc::clone(&self.host.keyspaces);

@@ -63,7 +63,7 @@ pub struct ServeArguments {
     /// What a reply promises, unless a keyspace chooses for itself [default: everysec]
     #[arg(long, value_enum)]
     pub durability: Option<Durability>,
-    /// Worker threads [default: 1]
+    /// Worker threads [default: one for each core, at most 8]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroU16>,
     /// The least severe events to log: error, warn, info, debug, trace, or filters by module [default: info]
@@ -160,7 +160,7 @@ pub struct ClusterLocalArguments {
     /// How many processes of a region keep each partition of a causal one: 1 or 3 [default: 1]
     #[arg(long, value_name = "N")]
     pub copies: Option<NonZeroU16>,
-    /// Worker threads of every process [default: as the configuration says]
+    /// Worker threads of every process [default: as the configuration says; without one the cores are shared]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroU16>,
     /// Clients connect at this port and the following ones; 0 takes any that are free

@@ -16,6 +16,8 @@ use values::at_least;
 
 /// The environment variable that sets the log level.
 const LOG_VARIABLE: &str = "ANABRANCH_LOG";
+/// Beyond it a process gains little.
+const MOST_THREADS: usize = 8;
 
 /// Everything that can be set. `docs/configuration.md` describes each key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,7 +78,7 @@ impl Default for ServerSection {
         let options = runtime::Options::default();
         ServerSection {
             listen: options.listen.iter().map(|address| HostPort::from(*address)).collect(),
-            threads: NonZeroU16::MIN,
+            threads: threads_beside(1),
             partitions: options.partitions,
             max_clients: NonZeroUsize::new(options.max_clients).unwrap_or(NonZeroUsize::MIN),
             client_output_limit_bytes: options.client_output_limit_bytes as u64,
@@ -85,6 +87,14 @@ impl Default for ServerSection {
             password: options.password,
         }
     }
+}
+
+/// How many worker threads a process has unless that is said: as many as there are cores for each of so many processes, at
+/// most 8.
+pub fn threads_beside(processes: usize) -> NonZeroU16 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (cores / processes.max(1)).clamp(1, MOST_THREADS);
+    NonZeroU16::try_from(threads as u16).unwrap_or(NonZeroU16::MIN)
 }
 
 impl Default for StorageSection {

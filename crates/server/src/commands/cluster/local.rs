@@ -7,6 +7,7 @@ use super::layout::{self, Layout};
 use super::relay::Relays;
 use crate::cli::ClusterLocalArguments;
 use crate::commands::Outcome;
+use crate::config::threads_beside;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -48,7 +49,9 @@ fn serve(
     events: &Receiver<Event>,
 ) -> Result<Outcome> {
     let durability = (!arguments.memory).then_some(arguments.durability);
-    let settings = Settings { durability, threads: arguments.threads, config: arguments.config.clone() };
+    let shared = || arguments.config.is_none().then(|| threads_beside(layout.processes.len()));
+    let threads = arguments.threads.or_else(shared);
+    let settings = Settings { durability, threads, config: arguments.config.clone() };
     let mut children = Children::start(layout, settings)?;
     print_ready(&children, arguments.json)?;
     loop {
