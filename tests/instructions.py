@@ -77,7 +77,7 @@ def counts(binary: str, keeps_log: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         where = ["--data", f"{folder}/data"] if keeps_log else ["--memory"]
         callgrind = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-        arguments = [*callgrind, binary, "serve", "--listen", f"127.0.0.1:{port}", "--log-level", "error", *where]
+        arguments = [*callgrind, binary, "serve", "--threads", "1", "--listen", f"127.0.0.1:{port}", "--log-level", "error", *where]
         server = subprocess.Popen(arguments)
         try:
             connection = connect(port, server)
