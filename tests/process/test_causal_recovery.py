@@ -115,9 +115,9 @@ def test_a_region_alone_says_what_to_do_and_accepts_the_loss():
             wait_until(lambda: all(reads(a, key) in ("x", "y", None) for key in keys))
             wait_until(lambda: takes(a, keys))
             assert a.mget(keys) == ["z"] * len(keys)
-            # Until a checkpoint holds it, the loss would have to be accepted again.
+            # Until a checkpoint holds it and the directory says so, the loss would have to be accepted again.
             log = cluster.folder / "data" / "a-2" / "log"
-            wait_until(lambda: "checkpoint bytes" in log.read_text())
+            wait_until(lambda: "everything that was missing" in log.read_text())
             cluster.do("kill a/2", "restart a/2")
             wait_until(lambda: takes(a, keys))
 
