@@ -139,7 +139,7 @@ impl Cluster {
 
     /// What is counted here of a keyspace, which is forgotten then if that is wanted.
     fn sketches(&mut self, keyspace: KeyspaceId, reset: bool) -> Vec<Sketch> {
-        self.instances_of(keyspace).map(|keyspace| keyspace.at_rest().sketches(reset)).unwrap_or_default()
+        self.hosted_of(keyspace).map(|hosted| hosted.sketches(reset)).unwrap_or_default()
     }
 
     /// Those that were asked, and those that are not connected.

@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use super::environment::unanswered;
-use super::kept::{Instances, Kept};
+use super::kept::Kept;
 use super::{Cluster, ClusterKeyspace, ClusterView};
 use crate::keyspace::Locals;
 use crate::user_types::{self, StoredType};
@@ -36,7 +36,7 @@ impl Cluster {
             tracing::error!(%reason, "a keyspace cannot be served");
             Kept::Dropped
         });
-        if let Some(keyspace) = kept.stir() {
+        if let Some(keyspace) = kept.hosted_mut() {
             unanswered(now, |turn| keyspace.recovered(true, turn));
         }
         self.keyspaces.push(kept);
@@ -64,7 +64,7 @@ impl Cluster {
         let entry = &self.catalog.keyspaces()[index];
         match &mut self.keyspaces[index] {
             Kept::Hosted(keyspace) => {
-                match unanswered(now, |turn| keyspace.stir().configure(&entry.options, turn)) {
+                match unanswered(now, |turn| keyspace.configure(&entry.options, turn)) {
                     Ok(stirred) => self.stirred |= stirred,
                     Err(reason) => tracing::error!(keyspace = entry.name, %reason, "options cannot be used"),
                 }
@@ -195,8 +195,7 @@ pub(super) fn begin(catalog: &Catalog, index: usize, life: Life, locals: &Locals
         Some(solo) => Ok(Kept::Elsewhere(solo.process)),
         None => {
             let place = Place { cluster: catalog.cluster(), keyspace: id, life };
-            let hosted = model.host(&entry.options, &place).map_err(|reason| entry.reason(&reason))?;
-            Ok(Kept::Hosted(Instances::new(hosted)))
+            model.host(&entry.options, &place).map(Kept::Hosted).map_err(|reason| entry.reason(&reason))
         }
     }
 }

@@ -49,7 +49,7 @@ use catalog::Catalog;
 use environment::{Surroundings, refuse, refuse_writes};
 use hot_keys_of_all::Questions;
 use identity::Identity;
-use kept::{Instances, Kept};
+use kept::Kept;
 use mio::Registry;
 use peers::{Arrivals, Peers};
 use protocol::hosted::{Hosted, Lag, Life, LogWork, Turn};
@@ -123,12 +123,13 @@ impl Cluster {
         self.keyspaces.iter().filter_map(Kept::hosted)
     }
 
-    fn instances(&self) -> impl Iterator<Item = &Instances> {
-        self.keyspaces.iter().filter_map(Kept::instances)
+    fn hosted_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Hosted>> {
+        self.keyspaces.iter_mut().filter_map(Kept::hosted_mut)
     }
 
-    fn instances_of(&mut self, id: KeyspaceId) -> Option<&mut Instances> {
-        self.keyspaces.get_mut(usize::from(id.0)).and_then(Kept::instances_mut)
+    /// What is hosted of a keyspace.
+    fn hosted_of(&mut self, id: KeyspaceId) -> Option<&mut Box<dyn Hosted>> {
+        self.keyspaces.get_mut(usize::from(id.0)).and_then(Kept::hosted_mut)
     }
 
     /// Hands out what has arrived; the pump serves it.
@@ -157,7 +158,7 @@ impl Cluster {
             }
             match self.keyspaces.get_mut(usize::from(to.keyspace.0)) {
                 Some(Kept::Hosted(keyspace)) => {
-                    if let Err(error) = keyspace.stir().receive(from, to, packet) {
+                    if let Err(error) = keyspace.receive(from, to, packet) {
                         tracing::warn!(%from, %error, "a malformed packet was dropped");
                     }
                 }
@@ -191,9 +192,8 @@ impl Cluster {
         let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
         match self.keyspaces.get_mut(usize::from(keyspace.0)) {
             Some(Kept::Hosted(keyspace)) => {
-                let hosted = keyspace.stir();
-                hosted.submit(requests, &mut environment, turn);
-                return hosted.reply_gate();
+                keyspace.submit(requests, &mut environment, turn);
+                return keyspace.reply_gate();
             }
             Some(Kept::Elsewhere(process)) => refuse(requests, &elsewhere(*process), turn),
             Some(Kept::Dropped | Kept::Solo) => refuse(requests, &dropped(), turn),
@@ -217,8 +217,9 @@ impl Cluster {
         self.stirred &= which.start > 0;
         let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
         let mut gate = Gate::OPEN;
-        for keyspace in self.keyspaces[which].iter_mut().filter_map(Kept::instances_mut) {
-            gate = gate.and(keyspace.pump(&mut environment, turn));
+        for keyspace in self.keyspaces[which].iter_mut().filter_map(Kept::hosted_mut) {
+            keyspace.pump(&mut environment, turn);
+            gate = gate.and(keyspace.reply_gate());
         }
         self.tell_hot_keys(turn);
         gate
@@ -231,7 +232,7 @@ impl Cluster {
 
     /// What the log has to do so that what waits may leave.
     pub(crate) fn log_work(&self, durable: Durable) -> LogWork {
-        let each = self.instances().map(|keyspace| keyspace.log_work(durable));
+        let each = self.hosted().map(|keyspace| keyspace.log_work(durable));
         each.fold(LogWork::default(), LogWork::and)
     }
 
@@ -281,7 +282,7 @@ impl Cluster {
         if self.stirred {
             return Some(now);
         }
-        let replicas = self.instances().filter_map(Instances::deadline);
+        let replicas = self.hosted().filter_map(|keyspace| keyspace.deadline());
         replicas.chain(self.peers.deadline()).chain(self.questions.deadline()).min()
     }
 
@@ -322,6 +323,6 @@ impl Cluster {
         chunk: &mut Vec<u8>,
     ) -> Option<u64> {
         debug_assert!(!self.stirred, "a checkpoint shows what is in the log");
-        self.instances_of(keyspace)?.at_rest().checkpoint(partition, cursor, chunk)
+        self.hosted_of(keyspace)?.checkpoint(partition, cursor, chunk)
     }
 }

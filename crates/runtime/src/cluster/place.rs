@@ -20,7 +20,7 @@ impl Cluster {
         }
         self.catalog.note_move(index, partition, &PartitionMove { joining, ..present })?;
         self.refresh(now);
-        if let Some(keyspace) = self.keyspaces[index].stir() {
+        if let Some(keyspace) = self.keyspaces[index].hosted_mut() {
             unanswered(now, |turn| keyspace.place(partition, to, turn));
             self.stirred = true;
         }
@@ -38,7 +38,7 @@ impl Cluster {
     ) -> Result<Vec<String>, Error> {
         let (index, _) = self.movable(name, partition, now)?;
         self.stirred = true;
-        match self.keyspaces[index].stir() {
+        match self.keyspaces[index].hosted_mut() {
             Some(keyspace) => unanswered(now, |turn| keyspace.accept_loss(partition, left, turn)),
             None => Err(super::dropped()),
         }

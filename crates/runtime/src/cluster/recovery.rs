@@ -96,10 +96,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     let process = Process::new(options, journal, state);
     let now = process.now();
     let mut cluster = process.cluster.lock();
-    unanswered(now, |turn| {
-        let hosted = cluster.keyspaces.iter_mut().filter_map(Kept::stir);
-        hosted.for_each(|keyspace| keyspace.recovered(complete, turn));
-    });
+    unanswered(now, |turn| cluster.hosted_mut().for_each(|keyspace| keyspace.recovered(complete, turn)));
     cluster.view.note(cluster.is_active());
     if has_remains {
         // The next checkpoint has nothing of what was dropped.
@@ -256,8 +253,8 @@ fn visit(kept: &mut [Kept], locals: &Locals, piece: Piece<'_>, has_remains: &mut
             let [p0, p1, content @ ..] = content else { return Err("a record is cut".to_owned()) };
             let partition = PartitionId(u16::from_le_bytes([*p0, *p1]));
             match piece {
-                Piece::Chunk(_) => hosted.stir().snapshot(partition, content),
-                Piece::Record { .. } => hosted.stir().recover(partition, content),
+                Piece::Chunk(_) => hosted.snapshot(partition, content),
+                Piece::Record { .. } => hosted.recover(partition, content),
             }
         }
         _ => Err(format!(
