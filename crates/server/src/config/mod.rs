@@ -214,9 +214,17 @@ mod tests {
     fn the_defaults_are_the_embedded_server_of_the_runtime() {
         let ours = Config::default().options().unwrap();
         let theirs = runtime::Options::default();
-        let same = runtime::Options { data: theirs.data.clone(), ..ours.clone() };
+        let same = runtime::Options { data: theirs.data.clone(), threads: theirs.threads, ..ours.clone() };
         assert_eq!(format!("{same:?}"), format!("{theirs:?}"));
         assert_eq!(ours.data, Some(PathBuf::from("./anabranch-data")));
+    }
+
+    #[test]
+    fn processes_share_the_cores_and_have_a_thread_each_at_least() {
+        let alone = Config::default().options().unwrap().threads;
+        assert!((1..=usize::from(MOST_THREADS)).contains(&alone), "{alone}");
+        assert_eq!(usize::from(threads_beside(1).get()), alone);
+        assert_eq!(threads_beside(usize::MAX).get(), 1);
     }
 
     #[test]
