@@ -15,7 +15,7 @@ use types::{
 pub enum Message<S: Times> {
     /// Coordinator to one partition of its region, regularly: "which snapshot may I read?" In the paper each
     /// transaction asks; here a coordinator asks for all that it will start until the next answer. It also leases the
-    /// oldest snapshot that the coordinator still reads.
+    /// oldest snapshot that the coordinator still reads, and subscribes to the stable times.
     StartTx {
         /// The greatest stable times that the coordinator knows.
         stable: S,
@@ -23,8 +23,10 @@ pub enum Message<S: Times> {
         oldest: S,
         /// The lost regions of which it has given up what all survivors have.
         gone: RegionSet,
+        /// True if the partition shall tell it the stable times as they rise, until it is silent for `suspect_after`.
+        subscribes: bool,
     },
-    /// The answer to `StartTx`.
+    /// The answer to `StartTx`; also without a question, to subscribers, when the stable times have risen.
     StartTxResp {
         /// The stable times.
         stable: S,
@@ -248,7 +250,7 @@ pub enum Message<S: Times> {
     },
 }
 wire_enum!(Message<S: Times> {
-    0 => StartTx { stable, oldest, gone },
+    0 => StartTx { stable, oldest, gone, subscribes },
     1 => StartTxResp { stable },
     2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
     3 => SliceResp { id, round, outcome },

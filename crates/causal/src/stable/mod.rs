@@ -46,10 +46,8 @@ use types::{Incarnation, ProcessId, RegionId, Rng, TransactionId};
 /// What a node can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// A partition applies what is committed and tells the other regions.
+    /// A partition applies what is committed, tells the other regions, and reports to its region's stabilization tree.
     Apply,
-    /// A partition reports to its region's stabilization tree.
-    Gossip,
     /// A partition looks for transactions that wait too long for their decision.
     Doubt,
     /// A partition that takes its peers' state goes on with it.
@@ -168,9 +166,9 @@ impl<S: Times> Protocol for Node<S> {
         }
     }
 
-    fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
+    fn spooled(&mut self, _: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
         match self {
-            Node::Partition(partition) => partition.on_spooled(now, chunk, bytes, out),
+            Node::Partition(partition) => partition.on_spooled(chunk, bytes, out),
             Node::Coordinator(_) => debug_assert!(false, "a coordinator spills nothing"),
         }
     }

@@ -150,17 +150,14 @@ pub enum Scope {
 pub struct Options {
     /// How durable a record is before what follows it leaves.
     pub durability: Durability,
-    /// Between two applications of committed transactions (the paper's delta R).
-    pub apply_every: Duration,
-    /// Between two reports for the stable times (the paper's delta G), and between two questions of a coordinator
-    /// for them.
-    pub gossip_every: Duration,
+    /// Between two ticks of a partition, in which it applies committed transactions (the paper's delta R) and reports for the
+    /// stable times what it has not reported before (the paper's delta G). The ticks of all partitions whose clocks agree
+    /// coincide.
+    pub tick_every: Duration,
     /// How many partitions report to one at most, in the tree by which a region finds what is stable; 1 at least.
     pub fan_out: u16,
     /// After how long without an answer a replica counts as down, where a partition has others.
     pub suspect_after: Duration,
-    /// The least time between two heartbeats without effects to one peer.
-    pub heartbeat_every: Duration,
     /// After how long without an answer a coordinator asks a partition again.
     pub retry_after: Duration,
     /// After how long a coordinator gives a request up.
@@ -212,11 +209,9 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             durability: Durability::Written,
-            apply_every: Duration::from_millis(5),
-            gossip_every: Duration::from_millis(5),
+            tick_every: Duration::from_millis(5),
             fan_out: 8,
             suspect_after: Duration::from_millis(500),
-            heartbeat_every: Duration::from_millis(5),
             retry_after: Duration::from_millis(100),
             give_up_after: Duration::from_secs(5),
             doubt_after: Duration::from_secs(1),

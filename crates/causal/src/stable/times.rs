@@ -33,8 +33,8 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
     /// True if a partition's clock follows whatever faster time it hears of. Otherwise it only stamps above it.
     const FOLLOWS: bool;
 
-    /// How many times less often than others it asks for what is stable. More than once where no snapshot is made of it, and
-    /// it is only to know what may be forgotten.
+    /// How many times less often than others it asks for and reports what is stable. More than once where no snapshot is made
+    /// of it, and it is only to know what may be forgotten.
     const GOSSIP_RARER: u32 = 1;
 
     /// What a partition of `region` can vouch for that has installed everything of its own up to `own`, and has received

@@ -115,11 +115,16 @@ impl System {
     }
 
     /// Something happens to an instance; what it says to coordinators they hear at once, and so do replicas what coordinators
-    /// ask about stable times: nothing else happens to a coordinator, and it knows no time, so that nobody could tell.
+    /// ask about stable times: nothing else happens to a coordinator, and it knows no time, so that nobody could tell. What they
+    /// would be told of stable times without a question is lost: they ask for the same whenever they like.
     fn happen(&mut self, state: &mut State, instance: usize, event: &Event) {
         let moved = self.space.step(state.locals[instance], event);
         state.locals[instance] = moved.next;
-        self.route(state, instance, &moved.sent);
+        let message = |id: &u32| &self.space.messages[*id as usize].message;
+        let asked = matches!(event, Event::Deliver(id) if matches!(message(id), Message::StartTx { .. }));
+        let arrives = |id: &u32| asked || !matches!(message(id), Message::StartTxResp { .. });
+        let sent: Vec<u32> = moved.sent.iter().copied().filter(arrives).collect();
+        self.route(state, instance, &sent);
     }
 
     fn route(&mut self, state: &mut State, from: usize, sent: &[u32]) {
@@ -195,7 +200,7 @@ impl System {
             let full = |to: usize| state.streams[instance * replicas + to].len() >= setup.window;
             let known = &self.space.locals[state.locals[instance] as usize].known;
             if !(0..replicas).any(full) {
-                moves.extend([Move::Event(instance, Event::Apply), Move::Event(instance, Event::Gossip)]);
+                moves.push(Move::Event(instance, Event::Apply));
             }
             if known.wall + 1 < setup.walls[instance].len() {
                 moves.push(Move::Event(instance, Event::Clock));
@@ -238,7 +243,7 @@ impl System {
         let replicas = self.space.setup.replicas();
         for instance in 0..replicas {
             let walls = self.space.setup.walls[instance].len();
-            let mut events = vec![Event::Apply, Event::Gossip];
+            let mut events = vec![Event::Apply];
             if self.space.setup.doubts {
                 events.push(Event::Doubt);
             }

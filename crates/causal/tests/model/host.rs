@@ -24,10 +24,8 @@ pub enum Event {
     Deliver(u32),
     /// A client asks the request with this index.
     Request(u8),
-    /// A partition applies what is committed, and tells the other regions.
+    /// A partition applies what is committed, tells the other regions, and reports what it has installed, or tells what is stable.
     Apply,
-    /// A partition reports what it has installed, or tells what is stable.
-    Gossip,
     /// A partition looks for transactions in doubt.
     Doubt,
     /// A coordinator asks what is stable.
@@ -187,7 +185,6 @@ impl Host {
             }
             Event::Request(index) => self.ask(setup, *index),
             Event::Apply => self.input(setup, Input::Timer(Timer::Apply)),
-            Event::Gossip => self.input(setup, Input::Timer(Timer::Gossip)),
             Event::Doubt => self.input(setup, Input::Timer(Timer::Doubt)),
             Event::StartTx => self.input(setup, Input::Timer(Timer::StartTx)),
             Event::Clock => self.known.wall += 1,

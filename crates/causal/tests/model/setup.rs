@@ -62,7 +62,7 @@ impl Setup {
     pub fn new(regions: u16, partitions: u16) -> Self {
         let options = Options {
             // The clocks that count delays stand still: what is due by them happens whenever it likes.
-            heartbeat_every: Duration::ZERO,
+            tick_every: Duration::ZERO,
             doubt_after: Duration::ZERO,
             scope: Scope::Session,
             claims: true,

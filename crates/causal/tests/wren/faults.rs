@@ -27,6 +27,7 @@ fn a_region_cut_off_reads_and_writes_on_and_converges_when_healed() {
         there.many(&mut world, &[blind_step("n", increment(1))]);
         world.run_ms(10);
     }
+    world.run_ms(40);
     assert_eq!(neighbour.one(&mut world, "here", GET), "\"200\"");
     assert_eq!(there.one(&mut world, "here", GET), "(nil)");
     world.heal();

@@ -15,6 +15,7 @@ mod refill;
 mod scenes;
 mod spool;
 mod tree;
+mod visibility;
 mod world;
 
 mod under_test {

@@ -185,7 +185,7 @@ impl Run {
                     8 | 9 if self.plan.spill_bytes > 0 => {
                         let region = self.world.random.u16(..REGIONS);
                         let at = replica(region, self.world.random.u16(..PARTITIONS));
-                        if down != Some(at) {
+                        if down != Some(at) && loss.down != Some(at) {
                             self.world.checkpoint(at);
                         }
                     }

@@ -406,9 +406,20 @@ impl World {
 }
 
 fn is_stabilization(packet: &Packet<Node>) -> bool {
-    let Packet::Frame(Frame::Data { message, .. }) = packet else { return false };
-    let message = Message::decode(&mut Reader::new(message));
-    matches!(message, Ok(Message::StableReport { .. } | Message::StableTime { .. }))
+    let message = match packet {
+        Packet::Frame(Frame::Data { message, .. }) => Message::decode(&mut Reader::new(message)).ok(),
+        Packet::Frame(_) => None,
+        Packet::Datagram(message) => Some(message.clone()),
+    };
+    matches!(
+        message,
+        Some(
+            Message::StableReport { .. }
+                | Message::StableTime { .. }
+                | Message::StartTx { .. }
+                | Message::StartTxResp { .. }
+        )
+    )
 }
 
 /// The records of a group, each behind its length in four bytes.

@@ -6,8 +6,9 @@
 //! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
 //! gone for good took part in.
 //!
-//! Its snapshot is the last answer to `StartTx`, so that a transaction begins without a message. Requests of one
-//! session run one after another; sessions run beside one another.
+//! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while clients ask
+//! for anything it subscribes to them at one partition. Requests of one session run one after another; sessions run
+//! beside one another.
 
 mod apart;
 mod ask;
@@ -35,14 +36,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use thread::Thread;
 use types::{
-    Address, Error, ErrorCode, Incarnation, NodeId, ProcessId, RegionId, RequestId, Rng, SessionId,
+    Address, Error, ErrorCode, Incarnation, Instant, NodeId, ProcessId, RegionId, RequestId, Rng, SessionId,
     Timestamp, TransactionId,
 };
 
+/// How many ticks of a partition there are between two questions for the stable times. Who subscribes is told of them sooner.
+const TICKS: u32 = 4;
 /// After how many unanswered questions for the stable times another partition is asked.
-const PATIENCE: u32 = 20;
+const PATIENCE: u32 = 5;
 /// The same for one in another region, from where the first answer takes its time.
-const FAR_PATIENCE: u32 = 200;
+const FAR_PATIENCE: u32 = 50;
+/// For how long after the last request of a client it subscribes to the stable times.
+const ATTENTION: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub struct Coordinator<S: Times> {
     home: usize,
     routes: Routes,
     unanswered: u32,
+    /// When a client last asked for anything.
+    last_request: Instant,
     threads: BTreeMap<Option<SessionId>, Thread<S::Depends>>,
     /// Sessions with a thread of their own where the others share one.
     private: BTreeSet<SessionId>,
@@ -108,6 +115,7 @@ impl<S: Times> Coordinator<S> {
             unsettled: BTreeSet::new(),
             stable: S::default(),
             unanswered: 0,
+            last_request: Instant::default(),
             threads: BTreeMap::new(),
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),
@@ -192,6 +200,11 @@ impl<S: Times> Coordinator<S> {
             Input::Timer(Timer::StartTx) => self.on_start_tx(now, out),
             Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, random, out),
             Input::Request { id, request } => {
+                let was_idle = !self.is_attentive(now);
+                self.last_request = now.instant;
+                if was_idle {
+                    self.ask(now, self.homes[self.home], self.oldest(now), out);
+                }
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
                 let waiting = Waiting { id, ask, since: now.instant, alone: false };
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
@@ -245,12 +258,28 @@ impl<S: Times> Coordinator<S> {
             (self.unanswered, self.home) = (0, (self.home + 1) % self.homes.len());
         }
         let oldest = self.oldest(now);
-        out.send(self.homes[self.home], Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
         self.probe(now, oldest, out);
+        self.ask(now, self.homes[self.home], oldest, out);
+        self.prune(oldest);
+        self.give_up_waiting(now, out);
+        out.arm(Timer::StartTx, now.instant + self.options.tick_every * TICKS * S::GOSSIP_RARER);
+    }
+
+    /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.
+    fn ask(&self, now: Now, partition: Address, oldest: S, out: &mut Outputs<'_, Node<S>>) {
+        let subscribes = partition == self.homes[self.home] && self.is_attentive(now);
+        out.send(partition, Message::StartTx { stable: self.stable, oldest, gone: self.gone(), subscribes });
+    }
+
+    /// True while clients ask for something.
+    fn is_attentive(&self, now: Now) -> bool {
+        now.instant - self.last_request < ATTENTION
+    }
+
+    /// Drops from the caches what every snapshot from this one on shows.
+    fn prune(&mut self, oldest: S) {
         let shown = if self.options.mutants.has(Mutant::PrunedForNewest) { self.stable } else { oldest };
         self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
-        self.give_up_waiting(now, out);
-        out.arm(Timer::StartTx, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
     }
 
     fn on_start_tx_resp(&mut self, now: Now, from: Address, stable: S, out: &mut Outputs<'_, Node<S>>) {
@@ -264,10 +293,12 @@ impl<S: Times> Coordinator<S> {
         } else {
             self.stable = self.stable.newest(stable);
         }
+        self.prune(self.oldest(now));
         self.release_held(now, out);
-        if !ready && self.is_ready() {
-            self.free.extend(self.sessions.keys());
-        }
+        let begins = !ready && self.is_ready();
+        let restores = |state: &Session<S>| state.queue.front().is_some_and(Waiting::restores);
+        let freed = self.sessions.iter().filter(|(_, state)| begins || restores(state));
+        self.free.extend(freed.map(|(session, _)| *session));
     }
 
     /// True once there is a stable snapshot to read.
@@ -487,9 +518,6 @@ impl<S: Times> Coordinator<S> {
                 Ask::Restore { timeout, .. } => now.instant - waiting.since >= timeout,
                 _ => now.instant - waiting.since >= patience,
             };
-            if state.queue.front().is_some_and(|waiting| matches!(waiting.ask, Ask::Restore { .. })) {
-                self.free.push_back(*session);
-            }
             while !state.running.as_ref().is_some_and(goes_on) && state.queue.front().is_some_and(is_late) {
                 let Some(waiting) = state.queue.pop_front() else { break };
                 if matches!(waiting.ask, Ask::Close) {
@@ -499,7 +527,7 @@ impl<S: Times> Coordinator<S> {
                     self.threads.remove(&Some(*session));
                     continue;
                 }
-                let text = if ready && state.running.is_none() && matches!(waiting.ask, Ask::Restore { .. }) {
+                let text = if ready && state.running.is_none() && waiting.restores() {
                     "this region does not show yet all that the context has seen; nothing was done; try again, with a \
                      longer TIMEOUT if regions are far from one another or cut off"
                 } else if ready {
@@ -511,7 +539,7 @@ impl<S: Times> Coordinator<S> {
                 };
                 let error = Error::new(ErrorCode::Unavailable, text);
                 out.reply(waiting.id).error(&error);
-                if matches!(waiting.ask, Ask::Restore { .. }) {
+                if waiting.restores() {
                     // What came after it has waited for it, not for its own turn.
                     state.queue.iter_mut().for_each(|behind| behind.since = now.instant);
                 }

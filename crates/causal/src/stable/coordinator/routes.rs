@@ -10,7 +10,6 @@
 //! Groups whose addresses name the same process may have different leaders, so each is asked, and suspected, by itself.
 
 use super::Coordinator;
-use crate::stable::message::Message;
 use crate::stable::setup::Topology;
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
@@ -178,7 +177,7 @@ impl<S: Times> Coordinator<S> {
     /// Asks processes, and so leases the oldest snapshot there too.
     pub(super) fn probe(&mut self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
         for replica in self.routes.probes(now.instant, self.options.suspect_after) {
-            out.send(replica, Message::StartTx { stable: self.stable, oldest, gone: self.gone() });
+            self.ask(now, replica, oldest, out);
         }
     }
 }

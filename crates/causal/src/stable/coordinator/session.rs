@@ -29,6 +29,13 @@ pub(super) struct Waiting {
     pub(super) alone: bool,
 }
 
+impl Waiting {
+    /// True if it waits for a snapshot that shows a context.
+    pub(super) fn restores(&self) -> bool {
+        matches!(self.ask, Ask::Restore { .. })
+    }
+}
+
 /// An interactive transaction.
 #[derive(Debug)]
 pub(super) struct Open<S> {

@@ -43,7 +43,7 @@ use protocol::{Input, Now, Outputs};
 use refill::{Refill, Told};
 use replication::transfer::Giver;
 use replication::{Link, Outbox};
-use stabilize::{Leases, Tree};
+use stabilize::{Lease, Leases, Tree};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -141,7 +141,6 @@ pub struct Partition<S: Times> {
     tree: Tree<S>,
     /// Whom it exchanges something with there.
     neighbours: BTreeMap<Address, Link>,
-    last_heartbeat: Instant,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
     /// And while another copy takes the state.
@@ -240,7 +239,6 @@ impl<S: Times> Partition<S> {
             leases: Leases::default(),
             neighbours: tree.neighbours().map(|address| (address, Link::default())).collect(),
             tree,
-            last_heartbeat: Instant::default(),
             checkpointing: false,
             lent: false,
             vouched: S::default(),
@@ -372,7 +370,6 @@ impl<S: Times> Partition<S> {
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
             Input::Timer(Timer::Apply) => self.on_apply(now, out),
-            Input::Timer(Timer::Gossip) => self.on_gossip(now, out),
             Input::Timer(Timer::Doubt) => self.on_doubt(now, out),
             Input::Timer(Timer::Refill) => self.on_refill(now, random, out),
             Input::Timer(Timer::StartTx | Timer::Retry(_) | Timer::Waiting) => {}
@@ -416,11 +413,11 @@ impl<S: Times> Partition<S> {
             | Message::Fated { .. }) => self.on_accord_message(now, from, message, random, out),
             // A report that is left out is not repeated until it is answered.
             Message::StableReport { installed, oldest, fastest } => {
-                self.on_stable_report(now, from.address(), (installed, oldest), fastest);
+                self.on_stable_report(now, from.address(), (installed, oldest), fastest, out);
             }
             message if self.life == Life::Refilling => self.refuse(from, &message, out),
-            Message::StartTx { stable, oldest, gone } => {
-                self.on_start_tx(now, from.address(), (stable, oldest), gone, out);
+            Message::StartTx { stable, oldest, gone, subscribes } => {
+                self.on_start_tx(from.address(), stable, Lease::new(now, oldest, gone, subscribes), out);
             }
             Message::SliceReq { .. } => self.on_slice_req(now, from.address(), message, random, out),
             Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),

@@ -190,8 +190,7 @@ impl<S: Times> Partition<S> {
         self.leases.begin(now.instant, self.options.lease);
         self.begin_accord(now);
         self.greet_all(out);
-        out.arm(Timer::Apply, now.instant + self.options.apply_every);
-        out.arm(Timer::Gossip, now.instant + self.options.gossip_every);
+        self.arm_tick(now, out);
         out.arm(Timer::Doubt, now.instant + self.options.doubt_after / 4);
     }
 

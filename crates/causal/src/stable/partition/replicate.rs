@@ -12,6 +12,7 @@ use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Now, Outputs};
+use std::time::Duration;
 use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
@@ -38,17 +39,27 @@ impl<S: Times> Partition<S> {
         for (at, id, outgoing) in due {
             self.outbox.push(at, id, outgoing.bytes(), outgoing);
         }
-        let heartbeat_due = now.instant - self.last_heartbeat >= self.options.heartbeat_every;
         for peer in self.resumed() {
             let sent = self.send_due(peer, out);
             let withheld = self.options.mutants.has(Mutant::HeartbeatWhenIdle) && (sent || !is_idle);
-            if (sent || heartbeat_due) && !withheld {
-                self.last_heartbeat = now.instant;
+            if !withheld {
                 self.tell_time(peer, sent, out);
             }
         }
         self.tend_spool(out);
-        out.arm(Timer::Apply, now.instant + self.options.apply_every);
+        self.stabilize(now, true, out);
+        self.free_some();
+        self.arm_tick(now, out);
+    }
+
+    /// Ticks fall on multiples of their interval on the wall clock: what partitions of a region tell of one tick arrives
+    /// together elsewhere, and the minimum over them rises once, not little by little. None comes sooner than after half an
+    /// interval, whatever clocks do.
+    pub(super) fn arm_tick(&self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        let every = (self.options.tick_every.as_micros() as u64).max(1);
+        let left = every - now.wall.0 % every;
+        let wait = if left < every / 2 { left + every } else { left };
+        out.arm(Timer::Apply, now.instant + Duration::from_micros(wait));
     }
 
     /// The peers that have said where they are to be sent on from.
@@ -210,6 +221,7 @@ impl<S: Times> Partition<S> {
             out.send(self.topology.address(origin, self.index), Message::Behind);
         }
         self.follow(now, at);
+        self.stabilize(now, false, out);
     }
 
     /// Says to every peer what is held, so that it goes on from there.

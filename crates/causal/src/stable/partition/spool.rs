@@ -8,7 +8,7 @@ use super::{Outgoing, Partition, borrowed};
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Options, Times};
-use protocol::{Now, Outputs};
+use protocol::Outputs;
 use replication::{Fetched, Outbox};
 use types::{Malformed, Reader, RegionId};
 
@@ -43,7 +43,6 @@ impl<S: Times> Partition<S> {
     /// A chunk is here, or gone for good.
     pub(in crate::stable) fn on_spooled(
         &mut self,
-        now: Now,
         chunk: u64,
         bytes: Option<&[u8]>,
         out: &mut Outputs<'_, Node<S>>,
@@ -57,7 +56,6 @@ impl<S: Times> Partition<S> {
         }
         for peer in self.resumed() {
             if self.send_due(peer, out) {
-                self.last_heartbeat = now.instant;
                 self.tell_time(peer, true, out);
             }
         }

@@ -10,13 +10,17 @@
 //!
 //! What a partition reports is the minimum over itself and all below it: they have installed as much, as each of them told
 //! behind its own log. It tells nothing of them before all right below it have spoken to this life of it; until then the one
-//! above goes by what it heard of the earlier life, which stays true. What is stable goes down as it comes: only the way up
-//! waits for ticks.
+//! above goes by what it heard of the earlier life, which stays true.
+//!
+//! No step waits for a timer but the first one, the tick in which the writer's partition applies. What raises the minimum by half
+//! a tick or more, be it received from another region or reported from below, goes on at once, down to the coordinators that
+//! subscribe; what raises it by less goes on with a tick that finds that nothing was told since the one before. So a
+//! partition tells its neighbours about twice a tick at most, and once where the clocks of a region agree (`Partition::arm_tick`).
 
-use super::Partition;
+use super::{Life, Partition};
 use crate::stable::message::Message;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Mutant, Node, Options, Timer, Times, Topology};
+use crate::stable::{Mutant, Node, Options, Times, Topology};
 use protocol::{Now, Outputs};
 use replication::{Lattice, Link, MinimumOf};
 use std::collections::BTreeMap;
@@ -28,6 +32,29 @@ const CLOSE: Duration = Duration::from_secs(1);
 
 /// What somebody has installed, and the oldest snapshot that is read of it.
 type Told<S> = (S, S);
+
+/// What was told last in one direction of the tree.
+#[derive(Debug, Default)]
+struct Last<S> {
+    times: S,
+    /// So many ticks come that tell nothing but what is due without them.
+    spared: u32,
+}
+
+impl<S: Times> Last<S> {
+    /// True if these times show so much more that they are told at once, or if a tick finds that nothing was told since the one
+    /// before.
+    fn is_due(&mut self, times: S, at_tick: bool, tick: Duration) -> bool {
+        let shown = |times: S| times.readable().whole().wall().0;
+        let risen = Duration::from_micros(shown(times).saturating_sub(shown(self.times)));
+        let is_due = risen >= tick * S::GOSSIP_RARER - tick / 2 || (at_tick && self.spared == 0);
+        self.spared = match is_due {
+            true => S::GOSSIP_RARER - u32::from(at_tick),
+            false => self.spared.saturating_sub(u32::from(at_tick)),
+        };
+        is_due
+    }
+}
 
 /// A partition's place in its region's stabilization tree, and what it aggregates there.
 #[derive(Debug)]
@@ -41,6 +68,10 @@ pub(super) struct Tree<S> {
     subtree: MinimumOf<Address, Told<S>>,
     /// At the root: what the roots of the other regions told.
     others: MinimumOf<Address, Told<S>>,
+    /// What those above were told.
+    up: Last<S>,
+    /// What those below, and the coordinators that subscribe, were told.
+    down: Last<S>,
 }
 
 impl<S: Times> Tree<S> {
@@ -56,6 +87,8 @@ impl<S: Times> Tree<S> {
             above: parent.into_iter().chain(others.iter().copied()).collect(),
             subtree: MinimumOf::new(below.iter().copied().chain([own])),
             others: MinimumOf::new(others),
+            up: Last::default(),
+            down: Last::default(),
             below,
         }
     }
@@ -114,11 +147,26 @@ fn tell<S: Times>(
     }
 }
 
+/// What a coordinator told this partition with its last `StartTx`.
+#[derive(Debug)]
+pub(super) struct Lease<S> {
+    /// The oldest snapshot that it reads.
+    oldest: S,
+    renewed: Instant,
+    gone: RegionSet,
+    subscribes: bool,
+}
+
+impl<S> Lease<S> {
+    pub(super) fn new(now: Now, oldest: S, gone: RegionSet, subscribes: bool) -> Self {
+        Lease { oldest, renewed: now.instant, gone, subscribes }
+    }
+}
+
 /// The snapshots that coordinators read, as they told this partition.
 #[derive(Debug)]
 pub(super) struct Leases<S> {
-    /// The oldest of each coordinator, and when it said so.
-    by_coordinator: BTreeMap<Address, (S, Instant)>,
+    by_coordinator: BTreeMap<Address, Lease<S>>,
     /// Coordinators that spoke to an earlier life are given until then to speak again.
     settling_until: Instant,
 }
@@ -135,33 +183,40 @@ impl<S: Times> Leases<S> {
         self.settling_until = now + lease;
     }
 
-    fn renew(&mut self, coordinator: Address, oldest: S, now: Instant) {
-        self.by_coordinator.insert(coordinator, (oldest, now));
+    /// The coordinators that want to be told the stable times, each with the lost regions that it knows of.
+    fn subscribers(&self, now: Instant, patience: Duration) -> impl Iterator<Item = (Address, RegionSet)> {
+        let leases = self.by_coordinator.iter();
+        let subscribing = leases.filter(move |(_, lease)| lease.subscribes && now - lease.renewed < patience);
+        subscribing.map(|(coordinator, lease)| (*coordinator, lease.gone))
     }
 
     /// The oldest snapshot leased, or else the one that would be given now.
     fn oldest(&mut self, current: S, now: Instant, lease: Duration) -> S {
-        self.by_coordinator.retain(|_, (_, renewed)| now - *renewed < lease);
+        self.by_coordinator.retain(|_, leased| now - leased.renewed < lease);
         if now < self.settling_until {
             return S::default();
         }
-        self.by_coordinator.values().fold(current, |oldest, (leased, _)| oldest.oldest(*leased))
+        self.by_coordinator.values().fold(current, |oldest, leased| oldest.oldest(leased.oldest))
     }
 }
 
 impl<S: Times> Partition<S> {
     pub(super) fn on_start_tx(
         &mut self,
-        now: Now,
         from: Address,
-        (known, oldest): (S, S),
-        gone: RegionSet,
+        known: S,
+        lease: Lease<S>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         self.stable = self.stable.newest(known);
-        self.leases.renew(from, oldest, now.instant);
-        if self.knows_of_lost(from, gone, out) {
-            out.send(from, Message::StartTxResp { stable: self.stable });
+        self.give_stable(from, lease.gone, out);
+        self.leases.by_coordinator.insert(from, lease);
+    }
+
+    /// Tells a coordinator the stable times, if it knows of the lost regions that they go on without.
+    fn give_stable(&self, coordinator: Address, gone: RegionSet, out: &mut Outputs<'_, Node<S>>) {
+        if self.knows_of_lost(coordinator, gone, out) {
+            out.send(coordinator, Message::StartTxResp { stable: self.stable });
         }
     }
 
@@ -173,8 +228,10 @@ impl<S: Times> Partition<S> {
         self.stable = self.stable.newest(snapshot.known_stable(self.region));
     }
 
-    pub(super) fn on_gossip(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+    /// Takes up what it has installed, received and heard from below, and tells it on if that is due.
+    pub(super) fn stabilize(&mut self, now: Now, at_tick: bool, out: &mut Outputs<'_, Node<S>>) {
         self.vouch_for_received();
+        let tick = self.options.tick_every;
         let installed = S::of_partition(self.region, self.installed, self.received());
         let oldest = self.leases.oldest(self.stable.readable(), now.instant, self.options.lease);
         let own = self.address();
@@ -183,22 +240,30 @@ impl<S: Times> Partition<S> {
             // Before everybody has reported, what was stable is still told: one that told an earlier life all that it
             // may tell unanswered learns of this one, and reports again. So does what is reported meanwhile, above.
             let (stable, oldest) = self.tree.stable().unwrap_or_default();
-            self.take_stable(now, stable, oldest);
-            self.tell_below(oldest, out);
+            if self.tree.down.is_due(stable, at_tick, tick) {
+                self.take_stable(now, stable, oldest);
+                self.tell_below(now, oldest, out);
+            }
         }
         let is_alone = self.options.mutants.has(Mutant::SubtreeLeftOut) && !self.tree.is_root();
         let of_subtree = if is_alone { Some((installed, oldest)) } else { self.tree.subtree.minimum() };
         let (installed, oldest) = of_subtree.unwrap_or_default();
-        let report = Message::StableReport { installed, oldest, fastest: self.clock.last() };
-        tell(&mut self.neighbours, &self.tree.above, &report, out);
-        self.free_some();
-        out.arm(Timer::Gossip, now.instant + self.options.gossip_every * S::GOSSIP_RARER);
+        if self.tree.up.is_due(installed, at_tick, tick) {
+            self.tree.up.times = installed;
+            let report = Message::StableReport { installed, oldest, fastest: self.clock.last() };
+            tell(&mut self.neighbours, &self.tree.above, &report, out);
+        }
     }
 
-    /// Tells those below what is stable.
-    fn tell_below(&mut self, oldest: S, out: &mut Outputs<'_, Node<S>>) {
+    /// Tells those below, and the coordinators that subscribe, what is stable.
+    fn tell_below(&mut self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
         let told = Message::StableTime { stable: self.stable, oldest, fastest: self.clock.last() };
         tell(&mut self.neighbours, &self.tree.below, &told, out);
+        let told = std::mem::replace(&mut self.tree.down.times, self.stable);
+        if told != self.stable {
+            let subscribers = self.leases.subscribers(now.instant, self.options.suspect_after);
+            subscribers.for_each(|(coordinator, gone)| self.give_stable(coordinator, gone, out));
+        }
     }
 
     /// Every place at which a snapshot of a long cut is read is one at which two halves of histories are brought together, as
@@ -224,12 +289,22 @@ impl<S: Times> Partition<S> {
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }
 
-    pub(super) fn on_stable_report(&mut self, now: Now, from: Address, told: (S, S), fastest: Timestamp) {
+    pub(super) fn on_stable_report(
+        &mut self,
+        now: Now,
+        from: Address,
+        told: (S, S),
+        fastest: Timestamp,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         self.tree.report(from, told);
         if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
         self.follow(now, fastest);
+        if self.life == Life::Serving {
+            self.stabilize(now, false, out);
+        }
     }
 
     pub(super) fn on_stable_time(
@@ -244,7 +319,7 @@ impl<S: Times> Partition<S> {
             link.heard();
         }
         self.take_stable(now, stable, oldest);
-        self.tell_below(oldest, out);
+        self.tell_below(now, oldest, out);
     }
 
     fn take_stable(&mut self, now: Now, stable: S, oldest: S) {
