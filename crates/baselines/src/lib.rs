@@ -26,7 +26,7 @@ mod vector;
 
 pub use models::{CausalBaselines, StrictBaselines};
 pub use one_time::{Anything, Blocking, Fresh, Uncoordinated};
-pub use vector::{Cure, Entries, HybridCure, MAX_REGIONS, Vector};
+pub use vector::{Cure, HybridCure, Vector};
 
 protocol::compile_here! {
     QWSTORE: qwstore::Node,

@@ -1,104 +1,8 @@
 //! The snapshots of Cure: one time for each region.
 
-use causal::stable::{Stamp, Times};
+use causal::stable::{Entries, Stamp, Times};
 use replication::Lattice;
 use types::{Malformed, Reader, RegionId, Timestamp, Wire};
-
-/// How many regions a keyspace of these protocols may have.
-pub const MAX_REGIONS: usize = 8;
-
-/// A time for each region. Of regions that are not named, and before any is, it says `rest`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entries {
-    rest: Timestamp,
-    named: u8,
-    entries: [Timestamp; MAX_REGIONS],
-}
-
-impl Entries {
-    /// The same time for every region.
-    fn all(at: Timestamp) -> Self {
-        Entries { rest: at, ..Entries::default() }
-    }
-
-    /// The time of a region.
-    pub fn of(&self, region: RegionId) -> Timestamp {
-        let named = &self.entries[..usize::from(self.named)];
-        named.get(usize::from(region.0)).copied().unwrap_or(self.rest)
-    }
-
-    fn set(&mut self, region: RegionId, at: Timestamp) {
-        while usize::from(self.named) <= usize::from(region.0) {
-            self.entries[usize::from(self.named)] = self.rest;
-            self.named += 1;
-        }
-        self.entries[usize::from(region.0)] = at;
-    }
-
-    fn named(&self) -> &[Timestamp] {
-        match self.named {
-            0 => std::slice::from_ref(&self.rest),
-            named => &self.entries[..usize::from(named)],
-        }
-    }
-
-    /// The regions that either names.
-    fn regions(&self, other: &Entries) -> impl Iterator<Item = RegionId> + use<> {
-        (0..u16::from(self.named.max(other.named))).map(RegionId)
-    }
-
-    fn combine(&self, other: &Entries, choose: fn(Timestamp, Timestamp) -> Timestamp) -> Entries {
-        let mut combined = Entries::all(choose(self.rest, other.rest));
-        for region in self.regions(other) {
-            combined.set(region, choose(self.of(region), other.of(region)));
-        }
-        combined
-    }
-
-    fn by_region(&self, regions: usize) -> Vec<Timestamp> {
-        (0..regions as u16).map(|region| self.of(RegionId(region))).collect()
-    }
-}
-
-/// How `rest` is told, beside the number of regions.
-const REST_ZERO: u8 = 0;
-const REST_MAX: u8 = 1;
-const REST_TOLD: u8 = 2;
-const REST_SHIFT: u32 = 6;
-
-impl Wire for Entries {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let rest = match self.rest {
-            Timestamp::ZERO => REST_ZERO,
-            Timestamp::MAX => REST_MAX,
-            _ => REST_TOLD,
-        };
-        out.push(self.named | rest << REST_SHIFT);
-        self.entries[..usize::from(self.named)].iter().for_each(|at| at.encode(out));
-        if rest == REST_TOLD {
-            self.rest.encode(out);
-        }
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let first = input.byte()?;
-        let named = first & ((1 << REST_SHIFT) - 1);
-        if usize::from(named) > MAX_REGIONS {
-            return Err(Malformed("vector"));
-        }
-        let mut entries = Entries { named, ..Entries::default() };
-        for entry in &mut entries.entries[..usize::from(named)] {
-            *entry = Wire::decode(input)?;
-        }
-        entries.rest = match first >> REST_SHIFT {
-            REST_ZERO => Timestamp::ZERO,
-            REST_MAX => Timestamp::MAX,
-            REST_TOLD => Wire::decode(input)?,
-            _ => return Err(Malformed("vector")),
-        };
-        Ok(entries)
-    }
-}
 
 /// A snapshot of Cure: everything of each region up to its entry. What is stable is a vector, too. If `HYBRID`, clocks
 /// follow the snapshots that are read.
@@ -186,7 +90,7 @@ impl<const HYBRID: bool> Times for Vector<HYBRID> {
         own
     }
 
-    fn reaching(self, floor: Timestamp) -> Self {
+    fn reaching(self, _: RegionId, floor: Timestamp) -> Self {
         Vector(self.0.combine(&Entries::all(floor), Timestamp::max))
     }
 
@@ -199,15 +103,15 @@ impl<const HYBRID: bool> Times for Vector<HYBRID> {
 
     /// What is placed at or below the least entry depends on less than that.
     fn whole(self) -> Timestamp {
-        self.0.named().iter().copied().min().unwrap_or_default()
+        self.0.least()
     }
 
     fn reach(self) -> Timestamp {
-        self.0.named().iter().copied().max().unwrap_or_default()
+        self.0.greatest()
     }
 
     fn depends_on(self, region: RegionId) -> Entries {
-        let mut entries = Entries { rest: Timestamp::ZERO, ..self.0 };
+        let mut entries = self.0.of_named();
         entries.set(region, Timestamp::ZERO);
         entries
     }
@@ -276,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vectors_survive_their_binary_form(entries in proptest::collection::vec(any::<u64>(), 1..MAX_REGIONS), at in any::<u64>()) {
+        fn vectors_survive_their_binary_form(entries in proptest::collection::vec(any::<u64>(), 1..causal::stable::MAX_REGIONS), at in any::<u64>()) {
             for vector in [stable(&entries), stable(&entries).oldest(HybridCure::at(Timestamp(at))), HybridCure::default()] {
                 let mut bytes = Vec::new();
                 vector.encode(&mut bytes);

@@ -5,6 +5,7 @@
 
 pub mod model;
 pub mod paris;
+pub mod pocc;
 pub mod stable;
 pub mod wren;
 
@@ -12,4 +13,5 @@ protocol::compile_here! {
     WREN: wren::Node,
     WREN_COPIES: replication::copies::Node<wren::Node>,
     PARIS: paris::Node,
+    POCC: pocc::Node,
 }

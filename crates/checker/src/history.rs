@@ -80,6 +80,32 @@ pub struct Vector {
     /// Up to where its own effects depend on each other region.
     #[serde(default)]
     pub depends_on: Vec<u64>,
+    /// Its effects have observed as much of each region and no more, and are merged by it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merges: bool,
+}
+
+/// A committed effect's place, and what it observed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'h> {
+    pub region: u16,
+    pub at: u64,
+    depends_on: u64,
+    /// Up to where of each region, if that is known.
+    by_region: Option<&'h [u64]>,
+}
+
+impl Sight<'_> {
+    /// True if it observed everything of another region up to a place.
+    pub fn reaches(&self, region: u16, at: u64) -> bool {
+        let of_region = |times: &[u64]| times.get(usize::from(region)).copied().unwrap_or(0);
+        at <= self.by_region.map_or(self.depends_on, of_region)
+    }
+
+    /// True if it observed an earlier one.
+    pub fn observed(&self, earlier: &Sight<'_>) -> bool {
+        self.region == earlier.region || self.reaches(earlier.region, earlier.at)
+    }
 }
 
 /// What a transaction says of the causal thread that it shares with others: of the coordinator that its id names, in that life.
@@ -138,11 +164,14 @@ pub struct Branch {
 }
 
 impl Claim {
-    /// Its place for what is decided by who observed whom. With a time for each region, effects are performed in order of
-    /// place, as if all were of one region.
-    pub(crate) fn place_among_concurrent(&self) -> Option<Commit> {
-        let commit = self.commit?;
-        Some(if self.vector.is_some() { Commit { region: 0, ..commit } } else { commit })
+    /// Its place for what is decided by who observed whom. With a time for each region that is not merged by, effects are
+    /// performed in order of place, as if all were of one region.
+    pub(crate) fn place_among_concurrent(&self) -> Option<Sight<'_>> {
+        let Commit { at, depends_on, region } = self.commit?;
+        let by_region = self.vector.as_ref().filter(|vector| vector.merges);
+        let by_region = by_region.map(|vector| vector.depends_on.as_slice());
+        let region = if self.vector.is_some() && by_region.is_none() { 0 } else { region };
+        Some(Sight { region, at, depends_on, by_region })
     }
 
     /// The place in the commit order, comparable: the timestamp, then the id.

@@ -2,7 +2,7 @@
 //! was settled. Found here write by write, from who observed whom as it is claimed; what decides, says
 //! `docs/decisions/0028`.
 
-use crate::history::{Commit, Transaction};
+use crate::history::{Sight, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::list_elements::elements;
 use crate::report::{Check, Findings, Violation};
@@ -26,7 +26,7 @@ pub struct ListedLoss {
 
 /// What a transaction did to a key.
 struct Deed<'d> {
-    commit: Commit,
+    commit: Sight<'d>,
     transaction: [u64; 3],
     effect: &'d Effect<'d>,
 }
@@ -47,7 +47,7 @@ pub fn check_losses(
     let mut keys: BTreeMap<&[u8], Vec<Deed<'_>>> = BTreeMap::new();
     for writer in writers {
         let Some(claim) = &writer.transaction.claim else { continue };
-        let Some(commit) = claim.commit else { continue };
+        let Some(commit) = claim.place_among_concurrent() else { continue };
         for (key, effect) in &writer.effects {
             let deed = Deed { commit, transaction: claim.transaction, effect };
             keys.entry(key).or_default().push(deed);
@@ -84,8 +84,7 @@ pub fn check_losses(
 }
 
 fn saw(deeds: &[Deed<'_>], later: usize, earlier: usize) -> bool {
-    let (later, earlier) = (deeds[later].commit, deeds[earlier].commit);
-    later.region == earlier.region || earlier.at <= later.depends_on
+    deeds[later].commit.observed(&deeds[earlier].commit)
 }
 
 fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {

@@ -1,6 +1,6 @@
 //! The state of a key that effects make of which some did not observe others (Corrections 75).
 
-use crate::history::Commit;
+use crate::history::Sight;
 use datatypes::merge::{Among, Trace, perform, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Merged<'h> {
     cell: Cell,
-    commits: Vec<Commit>,
+    commits: Vec<Sight<'h>>,
     effects: Vec<Effect<'h>>,
     traces: Vec<Option<Trace>>,
     /// The latest place of each region.
@@ -17,18 +17,15 @@ pub(crate) struct Merged<'h> {
 }
 
 impl<'h> Merged<'h> {
-    pub fn add(&mut self, commit: Commit, effect: &Effect<'h>) {
+    pub fn add(&mut self, commit: Sight<'h>, effect: &Effect<'h>) {
         self.commits.push(commit);
         self.effects.push(effect.clone());
-        let hides = |(region, at): (&u16, &u64)| *region != commit.region && *at > commit.depends_on;
+        let hides = |(region, at): (&u16, &u64)| *region != commit.region && !commit.reaches(*region, *at);
         let performed = if stands_alone(&self.cell, effect) || !self.latest.iter().any(hides) {
             perform_plainly(&mut self.cell, effect)
         } else {
             let traces: Vec<Option<&Trace>> = self.traces.iter().map(Option::as_ref).chain([None]).collect();
-            let sees = |later: usize, earlier: usize| {
-                let (later, earlier) = (self.commits[later], self.commits[earlier]);
-                later.region == earlier.region || earlier.at <= later.depends_on
-            };
+            let sees = |later: usize, earlier: usize| self.commits[later].observed(&self.commits[earlier]);
             perform(&mut self.cell, &Among { effects: &self.effects, traces: &traces, sees: &sees })
         };
         self.traces.push(performed.trace);

@@ -3,7 +3,7 @@
 //! additions were all observed by removals stays away; a register holds the last write that none observed, and on top
 //! every increment that no write and no deletion observed.
 
-use crate::history::{Commit, Outcome, Transaction};
+use crate::history::{Outcome, Sight, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::report::{Check, Findings};
 use crate::touches::quoted;
@@ -11,7 +11,7 @@ use datatypes::{Effect, Operation, key, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was done to a key, in order of place.
-type Deeds<'d, 'h> = Vec<(Commit, &'d Effect<'h>)>;
+type Deeds<'d, 'h> = Vec<(Sight<'d>, &'d Effect<'h>)>;
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
@@ -53,8 +53,8 @@ fn parts(reply: &str) -> BTreeSet<&str> {
     inner.split(", ").filter(|part| !part.is_empty()).collect()
 }
 
-fn observed(later: Commit, earlier: Commit) -> bool {
-    later.region == earlier.region || earlier.at <= later.depends_on
+fn observed(later: Sight<'_>, earlier: Sight<'_>) -> bool {
+    later.observed(&earlier)
 }
 
 /// True if nothing after a place that observed it satisfies `kills`.

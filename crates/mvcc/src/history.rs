@@ -12,6 +12,7 @@ mod replaying;
 mod whole;
 
 use crate::losses::LostWrite;
+use crate::store::Stamp;
 use crate::{CompactKey, Mutant, Mutants};
 use coming::{Coming, InOrder};
 use datatypes::merge::{
@@ -23,7 +24,8 @@ use std::collections::VecDeque;
 use types::Reader;
 
 /// What an effect observed of those before it, in a model where it need not have observed all: everything of its own
-/// group, and everything of the others up to a place.
+/// group, and everything of the others up to a place; where a stamp says more, up to a place for each other group
+/// ([`Stamp::is_observed`]), of which `upto` is not above the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight<S> {
     /// Whose effect it is: effects of one group observe one another in their order.
@@ -32,9 +34,9 @@ pub struct Sight<S> {
     pub upto: S,
 }
 
-impl<S: Ord> Sight<S> {
+impl<S: Stamp> Sight<S> {
     fn shows(&self, group: u16, stamp: &S) -> bool {
-        group == self.group || *stamp <= self.upto
+        group == self.group || stamp.is_observed(group, &self.upto)
     }
 }
 
@@ -165,7 +167,7 @@ pub(crate) struct History<S> {
     pub(crate) mutants: Mutants,
 }
 
-impl<S: Copy + Ord> History<S> {
+impl<S: Stamp> History<S> {
     /// An empty one with room for a single effect: most keys change once while a snapshot is open.
     pub(crate) fn new(sight: Option<SightOf<S>>, few: usize, tells_losses: bool) -> Self {
         History {
@@ -387,6 +389,11 @@ impl<S: Copy + Ord> History<S> {
         })
     }
 
+    /// All effects here are whole writes: the last one that a reader sees is the state.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// How many effects there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() + self.coming.len()
@@ -597,7 +604,7 @@ impl<S: Copy + Ord> History<S> {
     }
 }
 
-fn note_most<S: Copy + Ord>(most: &mut Vec<(u16, S)>, group: u16, stamp: S) {
+fn note_most<S: Stamp>(most: &mut Vec<(u16, S)>, group: u16, stamp: S) {
     match most.iter_mut().find(|(known, _)| *known == group) {
         Some((_, greatest)) => *greatest = stamp.max(*greatest),
         None => most.push((group, stamp)),

@@ -39,7 +39,7 @@ use snapshots::KeyHistory;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::ops::Bound;
-use types::{HashSeed, KeyHash, Rng};
+use types::{HashSeed, KeyHash, Rng, Timestamp};
 
 pub use remains::Remains;
 
@@ -47,8 +47,22 @@ pub use remains::Remains;
 const RANDOM_DRAWS: usize = 64;
 
 /// What orders an effect: a timestamp with whatever its model needs beside it.
-pub trait Stamp: Copy + Ord + Debug {}
-impl<T: Copy + Ord + Debug> Stamp for T {}
+pub trait Stamp: Copy + Ord + Debug {
+    /// True if somebody who observed other groups up to `upto` observed this effect of one of them ([`crate::Sight`]).
+    fn is_observed(&self, group: u16, upto: &Self) -> bool {
+        let _ = group;
+        self <= upto
+    }
+
+    /// What two observed both, of those up to this one and up to the other.
+    fn observed_by_both(self, other: Self) -> Self {
+        self.min(other)
+    }
+}
+
+impl Stamp for u64 {}
+impl Stamp for Timestamp {}
+impl<A: Copy + Ord + Debug, B: Copy + Ord + Debug> Stamp for (A, B) {}
 
 /// A key with its newest state and the stamp of its newest effect.
 #[derive(Debug)]

@@ -34,13 +34,15 @@ pub struct VectorClaim {
     pub snapshot: Vec<Timestamp>,
     /// Its effects depend on each other region up to here.
     pub depends_on: Vec<Timestamp>,
+    /// Its effects have observed as much and no more, and are merged by it; otherwise they are performed in order of place.
+    pub merges: bool,
 }
 
 impl VectorClaim {
     /// What is said, if anything is.
-    pub fn of(snapshot: Vec<Timestamp>, depends_on: Vec<Timestamp>) -> Option<Self> {
+    pub fn of(snapshot: Vec<Timestamp>, depends_on: Vec<Timestamp>, merges: bool) -> Option<Self> {
         let says_something = !snapshot.is_empty() || !depends_on.is_empty();
-        says_something.then_some(VectorClaim { snapshot, depends_on })
+        says_something.then_some(VectorClaim { snapshot, depends_on, merges })
     }
 }
 

@@ -53,8 +53,8 @@ pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Setting, Standing};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CureDeployment, HybridCureDeployment,
-    LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, SoloDeployment, TapirDeployment,
-    TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment, WrenDeployment,
+    LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, PoccDeployment, SoloDeployment,
+    TapirDeployment, TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment, WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

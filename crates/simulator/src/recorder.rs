@@ -429,6 +429,7 @@ fn converted(claim: protocol::Claim) -> Claim {
         vector: claim.vector.map(|vector| Vector {
             snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
             depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
+            merges: vector.merges,
         }),
         thread: claim.thread.map(|thread| Thread {
             seen: thread.seen,

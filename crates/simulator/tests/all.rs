@@ -6,6 +6,7 @@ mod locking;
 mod mistakes;
 mod paris;
 mod paris_copies;
+mod pocc;
 mod primary_backup;
 mod scripts;
 mod shrinking;

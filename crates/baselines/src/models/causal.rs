@@ -1,16 +1,17 @@
 //! The model `causal` with `PROTOCOL cure`, `h-cure`, `bpr`, `cure-applied`, `h-cure-applied` and `nocc`.
 
 use super::{joined, split};
-use crate::{Blocking, Cure, HybridCure, MAX_REGIONS, Uncoordinated};
+use crate::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::model::{Causal, Options, host_partitions, set_up};
 use causal::stable;
+use causal::stable::MAX_REGIONS;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read};
 use types::Error;
 
 /// The protocols that a laboratory's keyspace may have: the product's first.
-const PROTOCOLS: [&str; 8] =
-    ["wren", "paris", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
+const PROTOCOLS: [&str; 9] =
+    ["wren", "paris", "pocc", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ impl Model for CausalBaselines {
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
         let Some(word) = words.get("PROTOCOL") else { return Causal.create(words) };
         match word.one_of(&PROTOCOLS)? {
-            0 | 1 => Causal.create(words),
+            0..=2 => Causal.create(words),
             named => Ok(joined(Causal.create(&words.without("PROTOCOL"))?, Some(PROTOCOLS[named]))),
         }
     }

@@ -10,7 +10,7 @@ pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
 
-use crate::{paris, wren};
+use crate::{paris, pocc, wren};
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
 use types::Error;
@@ -85,5 +85,7 @@ fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
         (Protocol::Wren, true) => host_copies::<wren::Snapshot>(options, set_up, place),
         (Protocol::Paris, false) => host_partitions::<paris::Universal>(options, set_up, place),
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
+        // It has no copies: `Options::check`.
+        (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
     }
 }

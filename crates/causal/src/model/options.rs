@@ -1,6 +1,7 @@
 //! The options of a causal keyspace: as commands spell them, as the catalog stores them, what is wrong with them.
 
 use super::NAME;
+use crate::stable::MAX_REGIONS;
 use protocol::model::{ClusterShape, OptionWords, Properties, Property, check_partitions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -17,6 +18,8 @@ pub enum Protocol {
     Wren,
     /// Partitions in some of the regions.
     Paris,
+    /// Every partition in every region; what has arrived is read at once.
+    Pocc,
 }
 
 impl Protocol {
@@ -25,6 +28,7 @@ impl Protocol {
         match self {
             Protocol::Wren => "wren",
             Protocol::Paris => "paris",
+            Protocol::Pocc => "pocc",
         }
     }
 }
@@ -103,7 +107,7 @@ impl Options {
                 "COPIES" => options.copies = word.number()?,
                 "CONFLICTS" => options.ignore_conflicts = word.one_of(&["record", "ignore"])? == 1,
                 "PROTOCOL" => {
-                    let names = [Protocol::Wren, Protocol::Paris];
+                    let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc];
                     protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
                 }
                 _ => return Err(word.unknown(NAME, &KNOWN)),
@@ -130,13 +134,31 @@ impl Options {
     /// Says why not.
     pub fn check(&self, cluster: &ClusterShape) -> Result<(), String> {
         check_partitions(self.partitions)?;
-        if self.protocol == Protocol::Wren && self.is_placed() {
-            return Err("PROTOCOL wren keeps every partition in every region; leave REPLICAS and REGIONS out, or take \
-                        PROTOCOL paris"
-                .to_owned());
+        if self.protocol != Protocol::Paris && self.is_placed() {
+            return Err(format!(
+                "PROTOCOL {} keeps every partition in every region; leave REPLICAS and REGIONS out, or take PROTOCOL paris",
+                self.protocol.name()
+            ));
+        }
+        if self.protocol == Protocol::Pocc {
+            self.check_optimistic(cluster)?;
         }
         self.check_regions(cluster)?;
         self.check_copies(cluster)
+    }
+
+    /// What POCC cannot do.
+    fn check_optimistic(&self, cluster: &ClusterShape) -> Result<(), String> {
+        if self.is_copied() {
+            return Err("PROTOCOL pocc has no copies yet; leave COPIES out, or take PROTOCOL wren".to_owned());
+        }
+        if usize::from(cluster.region_count()) > MAX_REGIONS {
+            return Err(format!(
+                "PROTOCOL pocc is for at most {MAX_REGIONS} regions, as each write names what it depends on of all of them; \
+                 take PROTOCOL wren"
+            ));
+        }
+        Ok(())
     }
 
     /// What is wrong with the copies of its partitions.
@@ -209,6 +231,11 @@ impl Options {
     }
 
     fn check_eviction(&self, region: &str, cluster: &ClusterShape) -> Result<(), String> {
+        if self.protocol == Protocol::Pocc {
+            return Err("it is kept by PROTOCOL pocc, from which a region cannot be evicted yet; restore the region's \
+                        processes, or copy the keys to another keyspace"
+                .to_owned());
+        }
         if self.protocol == Protocol::Paris && self.is_copied() {
             return Err("it has partitions in some regions only, and copies of them: a region cannot be evicted from it yet; \
                         restore two of three processes of each of its partitions, or copy the keys to another keyspace"
@@ -223,7 +250,7 @@ impl Options {
             return Err(format!("region '{region}' is its last one"));
         }
         match self.protocol {
-            Protocol::Wren => Ok(()),
+            Protocol::Wren | Protocol::Pocc => Ok(()),
             Protocol::Paris => self.check_survivors(region, &stays, cluster),
         }
     }

@@ -3,8 +3,8 @@
 //! says how many replicas it has, has partition p in as many regions, from region number p modulo its regions on, and a
 //! region's n-th partition where it would have partition n.
 
-use super::options::Options;
-use crate::stable::{self, RegionTopology, Topology};
+use super::options::{Options, Protocol};
+use crate::stable::{self, RegionTopology, Scope, Topology};
 use protocol::hosted::Place;
 use replication::copies::Groups;
 use types::Address;
@@ -44,11 +44,14 @@ pub fn groups(options: &Options, place: &Place<'_>) -> Groups {
 /// How nodes are set up in a process.
 pub fn set_up(options: &Options, place: &Place<'_>) -> stable::Options {
     let standard = stable::Options::default();
+    // Where sessions know what they depend on, a shared thread would let each wait for what others have seen (Corrections 72).
+    let scope = if options.protocol == Protocol::Pocc { Scope::Session } else { standard.scope };
     stable::Options {
         durability: place.life.durability,
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
         spill_bytes: place.life.region_spill_bytes,
+        scope,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
         ..standard
     }

@@ -30,6 +30,8 @@ pub enum Message<S: Times> {
     StartTxResp {
         /// The stable times.
         stable: S,
+        /// What the partition has received, where snapshots show that.
+        received: Option<S>,
     },
     /// Coordinator to partition: evaluate this on the snapshot.
     SliceReq {
@@ -39,6 +41,8 @@ pub enum Message<S: Times> {
         round: u32,
         /// What it sees.
         snapshot: S,
+        /// It sees at least that, and whatever else the partition has.
+        fresh: bool,
         /// The time that deadlines compare with (Corrections 69).
         now_millis: u64,
         /// Work on keys of this partition.
@@ -53,7 +57,7 @@ pub enum Message<S: Times> {
         /// The round of the question.
         round: u32,
         /// The results, or why there are none.
-        outcome: Outcome,
+        outcome: Outcome<S::Depends>,
     },
     /// Coordinator to participant: propose a commit timestamp for these effects.
     Prepare {
@@ -83,7 +87,7 @@ pub enum Message<S: Times> {
         /// The transaction.
         id: TransactionId,
         /// The proposal, the decision or the refusal.
-        vote: Vote,
+        vote: Vote<S::Depends>,
     },
     /// Coordinator to participant, decider first; and a decider's answer to `Query`.
     Commit {
@@ -251,8 +255,8 @@ pub enum Message<S: Times> {
 }
 wire_enum!(Message<S: Times> {
     0 => StartTx { stable, oldest, gone, subscribes },
-    1 => StartTxResp { stable },
-    2 => SliceReq { id, round, snapshot, now_millis, parts, whole },
+    1 => StartTxResp { stable, received },
+    2 => SliceReq { id, round, snapshot, fresh, now_millis, parts, whole },
     3 => SliceResp { id, round, outcome },
     4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, parts, whole },
     5 => PrepareResp { id, vote },
@@ -457,11 +461,13 @@ impl Answer {
 
 /// What came of a slice.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum Outcome<D = Timestamp> {
     /// The results.
     Done {
         /// One for each step that was evaluated here.
         answers: Vec<Answer>,
+        /// What who reads them depends on from now on, where sessions know that.
+        seen: Option<D>,
     },
     /// The snapshot is below the horizon (Corrections 33).
     TooOld,
@@ -471,11 +477,11 @@ pub enum Outcome {
         error: Error,
     },
 }
-wire_enum!(Outcome { 0 => Done { answers }, 1 => TooOld, 2 => Refused { error } });
+wire_enum!(Outcome<D> { 0 => Done { answers, seen }, 1 => TooOld, 2 => Refused { error } });
 
 /// What a participant says to a `Prepare`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Vote {
+pub enum Vote<D = Timestamp> {
     /// The transaction may commit at `at` or later.
     Prepared {
         /// The proposal: the paper's `pt`.
@@ -494,8 +500,8 @@ pub enum Vote {
     Conflict {
         /// The key.
         key: Box<[u8]>,
-        /// The remote stable time that the next attempt must know at least.
-        raise: Timestamp,
+        /// What the next attempt must have observed at least.
+        raise: D,
     },
     /// What the transaction observed on its snapshot has changed: nothing happened, and trying again is the client's
     /// choice.
@@ -515,7 +521,7 @@ pub enum Vote {
         error: Error,
     },
 }
-wire_enum!(Vote {
+wire_enum!(Vote<D> {
     0 => Prepared { at, gained },
     1 => Committed { at, gained },
     2 => Conflict { key, raise },

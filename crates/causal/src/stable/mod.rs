@@ -7,6 +7,7 @@
 //!   commit/        both halves of a two-phase commit: votes, queues of a participant, remembered decisions
 //!   times          what differs: which times are stable, and what a snapshot made of them shows
 //!   one_time       the same where it is one time
+//!   entries        a time for each region
 //!   setup, tree    who has a replica of what, and who reports to whom what is stable
 //!   message, record, stamp, pledge     what they say, log, order by, and hold on keys
 //! ```
@@ -16,6 +17,7 @@
 mod commit;
 mod coordinator;
 mod copied;
+mod entries;
 mod message;
 mod mutants;
 mod one_time;
@@ -29,6 +31,7 @@ mod token;
 mod tree;
 
 pub use coordinator::Coordinator;
+pub use entries::{Entries, MAX_REGIONS};
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use mutants::{Mutant, Mutants};
 pub use one_time::{OneTime, Origins, Rule};
@@ -36,7 +39,7 @@ pub use partition::Partition;
 pub use pledge::{Deed, Pledge};
 pub use record::{Effects, Progress, Record};
 pub use setup::{Options, RegionTopology, Scope, Topology};
-pub use stamp::Stamp;
+pub use stamp::{Depends, Stamp};
 pub use times::Times;
 pub(crate) use times::oldest_of;
 

@@ -92,6 +92,12 @@ pub enum Mutant {
     AnsweredBeforeDecision,
     /// Keys are deleted when their deadline has passed here, whatever other regions have done to them in time (Corrections 69).
     ExpiredByOwnClock,
+    /// Of the snapshots in use the newest one, time by time, is held readable, not the oldest (Corrections 39).
+    HorizonByMaximum,
+    /// Reads do not wait for what their own region has not decided (Corrections 41).
+    LocalEntryIgnored,
+    /// A read does not join what its session depends on (POCC, Algorithm 1, lines 4 and 5).
+    ReadsNotTracked,
     /// What has arrived of other regions is in the log by its effects only.
     HeardNotLogged,
 }

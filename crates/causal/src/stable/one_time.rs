@@ -1,7 +1,7 @@
 //! Stable times and snapshots that are one time, the same in all regions: PaRiS's, and those of the baselines that it is
 //! measured against. They differ in three small things, which a [`Rule`] says.
 
-use super::stamp::Stamp;
+use super::stamp::{Depends, Stamp};
 use super::times::{Times, oldest_of};
 use mvcc::Bounds;
 use replication::Lattice;
@@ -33,6 +33,7 @@ pub struct Origins {
     pub parts: RegionSet,
 }
 wire_struct!(Origins { observed, parts });
+impl Depends for Origins {}
 
 /// One time, by a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,8 +94,8 @@ impl<R: Rule> Times for OneTime<R> {
         self
     }
 
-    fn begin(self, _: RegionId, newest: Timestamp) -> Self {
-        if R::FRESH { self.reaching(newest) } else { self }
+    fn begin(self, region: RegionId, newest: Timestamp) -> Self {
+        if R::FRESH { self.reaching(region, newest) } else { self }
     }
 
     /// A fresh one is somebody's clock: it tells nothing.
@@ -106,7 +107,7 @@ impl<R: Rule> Times for OneTime<R> {
         if R::WAITS { self.time } else { Timestamp::ZERO }
     }
 
-    fn reaching(self, floor: Timestamp) -> Self {
+    fn reaching(self, _: RegionId, floor: Timestamp) -> Self {
         Self::at(self.time.max(floor))
     }
 

@@ -2,7 +2,29 @@
 
 use super::Times;
 use mvcc::Sight;
+use std::fmt::Debug;
 use types::{RegionId, Timestamp, TransactionId, Wire, wire_struct};
+
+/// What a stamp says of what its effects depend on: where stamps merge, up to where they observed the other groups.
+pub trait Depends: Wire + Copy + Ord + Debug + Default + Send + 'static {
+    /// Up to where they observed this group, if that is another time for each of them.
+    fn of_group(&self, group: u16) -> Option<Timestamp> {
+        let _ = group;
+        None
+    }
+
+    /// What two of them have both observed.
+    fn of_both(self, other: Self) -> Self {
+        self.min(other)
+    }
+
+    /// What one of two has observed.
+    fn of_either(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
+
+impl Depends for Timestamp {}
 
 /// The place of an effect: all of one transaction share it. Ordered by update time, then by the transaction's id,
 /// which is unique, so that every region orders alike (Corrections 31).
@@ -20,6 +42,16 @@ pub struct Stamp<D = Timestamp> {
 }
 
 wire_struct!(Stamp<D> { at, transaction, region, depends_on });
+
+impl<D: Depends> mvcc::Stamp for Stamp<D> {
+    fn is_observed(&self, group: u16, upto: &Self) -> bool {
+        upto.depends_on.of_group(group).map_or(self <= upto, |upto| self.at <= upto)
+    }
+
+    fn observed_by_both(self, other: Self) -> Self {
+        Stamp { depends_on: self.depends_on.of_both(other.depends_on), ..self.min(other) }
+    }
+}
 
 impl<D: Copy + Default> Stamp<D> {
     /// Names it for operators: the same in every region, and shorter than all of it.
@@ -44,5 +76,5 @@ impl<D: Copy + Default> Stamp<D> {
 /// Wren the group is the region, whose primary put it after them; in PaRiS the process that its client spoke to. It is a
 /// little more than its client saw where another client of the group was ahead, never less.
 pub(super) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
-    Sight { group: S::group(stamp), upto: Stamp::last_at(S::observed(stamp.depends_on)) }
+    Sight { group: S::group(stamp), upto: S::upto(stamp.depends_on) }
 }

@@ -1,7 +1,7 @@
 //! What tells the protocols here apart: the times by which they say what is stable, what a snapshot made of them shows,
 //! and whether a read of it may have to wait.
 
-use super::stamp::Stamp;
+use super::stamp::{Depends, Stamp};
 use mvcc::Bounds;
 use replication::Lattice;
 use std::fmt::Debug;
@@ -12,11 +12,18 @@ use types::{RegionId, RegionSet, Timestamp, Wire};
 /// all others.
 pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
     /// What a stamp says of what its effects depend on, beside their place.
-    type Depends: Wire + Copy + Ord + Debug + Default + Send + 'static;
+    type Depends: Depends;
 
     /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
     /// in several regions. Otherwise what is stable is so in a region, which holds every partition.
     const UNIVERSAL: bool;
+
+    /// True if what is stable is so in all regions: the roots of their stabilization trees exchange what they have found.
+    const AGREED: bool = Self::UNIVERSAL;
+
+    /// True if a snapshot shows what has been received, stable or not (POCC): a session knows what it depends on, and only
+    /// what of that is missing is waited for.
+    const OPTIMISTIC: bool = false;
 
     /// True if stamps tell what their effects observed (Corrections 75): effects reset only that, and the writes that
     /// concurrent ones cost are listed. Otherwise effects are performed in order of place.
@@ -80,8 +87,26 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         own.min(received)
     }
 
-    /// These, but reaching `floor` at least.
-    fn reaching(self, floor: Timestamp) -> Self;
+    /// The regions of which somebody who has received so much lacks something that the snapshot shows.
+    fn missing(self, received: Self) -> Vec<RegionId> {
+        let _ = received;
+        Vec::new()
+    }
+
+    /// These, and what an effect depends on that says this of itself: only with [`Times::OPTIMISTIC`].
+    fn with(self, depends_on: Self::Depends) -> Self {
+        let _ = depends_on;
+        self
+    }
+
+    /// These, and the effect with what it depends on: only with [`Times::OPTIMISTIC`].
+    fn with_effect(self, stamp: &Stamp<Self::Depends>) -> Self {
+        let _ = stamp;
+        self
+    }
+
+    /// These, but reaching `floor` at least in this region.
+    fn reaching(self, region: RegionId, floor: Timestamp) -> Self;
 
     /// The whole isolation rule: true when the effect with this stamp is part of the snapshot in `region`.
     fn shows(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool;
@@ -129,6 +154,16 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
     /// Who chose effects that say this of themselves had observed everything of the other groups up to here; zero if it
     /// tells nothing of the kind.
     fn observed(depends_on: Self::Depends) -> Timestamp;
+
+    /// True if the snapshot shows all that an effect of its region depends on that says this of itself.
+    fn shows_all_of(self, depends_on: Self::Depends) -> bool {
+        Self::observed(depends_on) <= self.whole()
+    }
+
+    /// The last place that who chose such effects had observed of other groups; or the places, one for each of them.
+    fn upto(depends_on: Self::Depends) -> Stamp<Self::Depends> {
+        Stamp::last_at(Self::observed(depends_on))
+    }
 
     /// The snapshot for checkers, and what an effect depends on, region by region; nothing where two times say all.
     fn by_region(self, regions: usize) -> Vec<Timestamp> {

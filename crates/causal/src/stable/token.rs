@@ -4,12 +4,12 @@ use super::Times;
 use std::fmt::Write;
 use types::{HashSeed, KeyspaceId, Reader, RegionId, Timestamp, Wire, wire_struct};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The length of the authentication at the end.
 const TAG_BYTES: usize = 8;
 
 /// What a session depends on (Corrections 35): it holds for a snapshot of another region too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// Where the session was.
     pub(super) region: RegionId,
@@ -17,8 +17,10 @@ pub(super) struct Token {
     pub(super) own: Timestamp,
     /// It has seen the effects of all regions up to here.
     pub(super) whole: Timestamp,
+    /// Or of each region up to here, where sessions know that.
+    pub(super) vector: Vec<Timestamp>,
 }
-wire_struct!(Token { region, own, whole });
+wire_struct!(Token { region, own, whole, vector });
 
 impl Token {
     /// True if a snapshot in `region` shows all of it. In another region only what is received from everywhere counts:
@@ -115,7 +117,7 @@ mod tests {
     const KEYSPACE: KeyspaceId = KeyspaceId(3);
 
     fn token(own: u64, whole: u64) -> Token {
-        Token { region: HERE, own: Timestamp(own), whole: Timestamp(whole) }
+        Token { region: HERE, own: Timestamp(own), whole: Timestamp(whole), vector: Vec::new() }
     }
 
     /// The vectors of the paper's reference implementation: messages 00, 00 01, ... under the key 00 01 .. 0f.

@@ -64,7 +64,7 @@ impl Times for Snapshot {
         Snapshot::of(self.local, self.remote)
     }
 
-    fn reaching(self, floor: Timestamp) -> Self {
+    fn reaching(self, _: RegionId, floor: Timestamp) -> Self {
         Snapshot { local: self.local.max(floor), ..self }
     }
 

@@ -1,6 +1,7 @@
 //! Effects of a history that wait: they arrived below many others, and no reader has needed them yet.
 
 use super::Entry;
+use crate::store::Stamp;
 use std::collections::{VecDeque, vec_deque};
 
 /// Effects that are not done, in order of stamps. They come nearly in order and go from the front.
@@ -17,7 +18,7 @@ impl<S> Default for Coming<S> {
     }
 }
 
-impl<S: Copy + Ord> Coming<S> {
+impl<S: Stamp> Coming<S> {
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -105,11 +106,7 @@ impl<S: Copy + Ord> Coming<S> {
 }
 
 /// Puts entries among others from a place on; of equal stamps those that are there come first.
-pub(super) fn put_among<S: Copy + Ord>(
-    entries: &mut VecDeque<Entry<S>>,
-    place: usize,
-    brought: Vec<Entry<S>>,
-) {
+pub(super) fn put_among<S: Stamp>(entries: &mut VecDeque<Entry<S>>, place: usize, brought: Vec<Entry<S>>) {
     let mut others = entries.split_off(place).into_iter().peekable();
     entries.reserve_exact(others.len() + brought.len());
     for entry in brought {
@@ -129,13 +126,13 @@ pub(super) struct InOrder<'a, S> {
     waiting: Ordered<'a, S>,
 }
 
-impl<'a, S: Copy + Ord> InOrder<'a, S> {
+impl<'a, S: Stamp> InOrder<'a, S> {
     pub fn new(done: Ordered<'a, S>, waiting: Ordered<'a, S>) -> Self {
         InOrder { done, waiting }
     }
 }
 
-impl<'a, S: Copy + Ord> Iterator for InOrder<'a, S> {
+impl<'a, S: Stamp> Iterator for InOrder<'a, S> {
     type Item = &'a Entry<S>;
 
     fn next(&mut self) -> Option<&'a Entry<S>> {
@@ -147,7 +144,7 @@ impl<'a, S: Copy + Ord> Iterator for InOrder<'a, S> {
     }
 }
 
-impl<S: Copy + Ord> DoubleEndedIterator for InOrder<'_, S> {
+impl<S: Stamp> DoubleEndedIterator for InOrder<'_, S> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let Some(waiting) = self.waiting.clone().next_back() else { return self.done.next_back() };
         match self.done.clone().next_back() {

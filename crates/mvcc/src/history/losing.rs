@@ -3,11 +3,12 @@
 use super::replaying::Seen;
 use super::{Entry, History, Sight, SightOf, effect_of};
 use crate::losses::LostWrite;
+use crate::store::Stamp;
 use datatypes::Effect;
 use datatypes::key;
 use datatypes::merge::Contest;
 
-impl<S: Copy + Ord> History<S> {
+impl<S: Stamp> History<S> {
     /// Something with this stamp has come.
     pub(super) fn note_contest(&mut self, stamp: S) {
         let Some(sight) = self.sight.filter(|_| self.tells_losses && !self.contested) else { return };
@@ -160,15 +161,15 @@ impl<S: Copy + Ord> History<S> {
 }
 
 /// True if some of those that observed so much did not observe an effect.
-fn is_unseen_by_some<S: Copy + Ord>(seen: &[(u16, S)], sight: SightOf<S>, entry: &Entry<S>) -> bool {
+fn is_unseen_by_some<S: Stamp>(seen: &[(u16, S)], sight: SightOf<S>, entry: &Entry<S>) -> bool {
     let group = sight(&entry.stamp).group;
     seen.iter().any(|(by, upto)| !Sight { group: *by, upto: *upto }.shows(group, &entry.stamp))
 }
 
 /// Of each group the least that an effect observed of the others.
-fn note_least<S: Copy + Ord>(least: &mut Vec<(u16, S)>, seen: Sight<S>) {
+fn note_least<S: Stamp>(least: &mut Vec<(u16, S)>, seen: Sight<S>) {
     match least.iter_mut().find(|(group, _)| *group == seen.group) {
-        Some((_, upto)) => *upto = seen.upto.min(*upto),
+        Some((_, upto)) => *upto = seen.upto.observed_by_both(*upto),
         None => least.push((seen.group, seen.upto)),
     }
 }

@@ -1,6 +1,7 @@
 //! Doing a run of effects of which some have not observed all before them.
 
 use super::{History, Sight, SightOf, effect_of};
+use crate::store::Stamp;
 use datatypes::merge::{Origin, Performed, Replay, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect};
 use std::borrow::Cow;
@@ -12,7 +13,7 @@ pub(super) struct Seen<S> {
     pub(super) sight: Sight<S>,
 }
 
-impl<S: Copy + Ord> Origin for Seen<S> {
+impl<S: Stamp> Origin for Seen<S> {
     fn group(&self) -> u16 {
         self.sight.group
     }
@@ -25,7 +26,7 @@ impl<S: Copy + Ord> Origin for Seen<S> {
 /// The latest effect of each group.
 struct Latest<S>(Vec<(u16, S)>);
 
-impl<S: Copy + Ord> Latest<S> {
+impl<S: Stamp> Latest<S> {
     fn note(&mut self, group: u16, stamp: S) {
         match self.0.iter_mut().find(|(known, _)| *known == group) {
             Some((_, latest)) => *latest = stamp.max(*latest),
@@ -39,7 +40,7 @@ impl<S: Copy + Ord> Latest<S> {
     }
 }
 
-impl<S: Copy + Ord> History<S> {
+impl<S: Stamp> History<S> {
     /// Performs the effects from a place on that are shown, and then the stamped ones, on the state that the effects before
     /// the place make. Returns what each changed, and how many steps it took.
     pub(super) fn replay<'e>(

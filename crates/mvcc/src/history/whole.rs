@@ -4,6 +4,7 @@
 
 use super::{Entry, History, effect_of};
 use crate::Mutant;
+use crate::store::Stamp;
 use datatypes::merge::is_whole_write;
 use datatypes::{Cell, Effect, Patch, Value, apply};
 use std::borrow::Cow;
@@ -16,7 +17,7 @@ fn is_plain(cell: &Cell) -> bool {
     matches!(cell.value, None | Some(Value::Register(_)))
 }
 
-impl<S: Copy + Ord> History<S> {
+impl<S: Stamp> History<S> {
     /// True if all are whole writes, and another one can be put into this place.
     pub(super) fn takes_whole(&self, place: usize) -> bool {
         let fits = |next: &Entry<S>| matches!(&next.patch, Patch::Cell(before) if is_plain(before));

@@ -556,6 +556,12 @@ impl<S: Stamp> Store<S> {
         kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds))
     }
 
+    /// True if the key is a register whose effects above the horizon all say what its state is: the last one that a reader
+    /// sees is the state, whoever observed it.
+    pub fn is_written_whole(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.find_history(hash, key).is_none_or(|kept| kept.history.is_whole())
+    }
+
     /// True if the key has an effect with this stamp above the horizon.
     pub fn has_effect(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
         self.horizon.is_some_and(|horizon| stamp > horizon)

@@ -17,6 +17,8 @@ pub struct Stamp {
     pub upto: u32,
 }
 
+impl crate::mvcc::Stamp for Stamp {}
+
 impl Stamp {
     pub fn last_at(at: u32) -> Self {
         Stamp { at, group: u16::MAX, upto: u32::MAX }

@@ -7,7 +7,7 @@ use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
-use causal::{paris, wren};
+use causal::{paris, pocc, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
 use replication::Window;
@@ -57,6 +57,8 @@ pub struct CausalDeployment<S> {
 pub type WrenDeployment = CausalDeployment<wren::Snapshot>;
 /// PaRiS.
 pub type ParisDeployment = CausalDeployment<paris::Universal>;
+/// POCC, in regions that hold everything.
+pub type PoccDeployment = CausalDeployment<pocc::Snapshot>;
 /// Cure, in regions that hold everything.
 pub type CureDeployment = CausalDeployment<Cure>;
 /// Cure with hybrid clocks.
@@ -89,6 +91,10 @@ impl Checked for wren::Snapshot {
 impl Checked for paris::Universal {
     const LEVEL: Level = Level::TransactionalCausal;
     const OF_NO_REGION: bool = true;
+}
+
+impl Checked for pocc::Snapshot {
+    const LEVEL: Level = Level::TransactionalCausal;
 }
 
 impl Checked for Cure {
@@ -171,7 +177,7 @@ impl<S: Times> CausalDeployment<S> {
             commit: Some(CommitStamp { at, depends_on: S::observed(depends_on), region, parts }),
             snapshot: None,
             effects: effects.iter().flat_map(of_key).collect(),
-            vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions)),
+            vector: VectorClaim::of(Vec::new(), S::depends_by_region(depends_on, regions), S::MERGES),
             thread: None,
             requests: Vec::new(),
             branch: None,

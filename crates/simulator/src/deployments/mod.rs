@@ -11,7 +11,7 @@ mod tardis;
 use crate::deployment::Deployment;
 pub use causal::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
-    UncoordinatedDeployment, WrenDeployment,
+    PoccDeployment, UncoordinatedDeployment, WrenDeployment,
 };
 pub use copies::{CopiesDeployment, ParisCopiesDeployment, WrenCopiesDeployment};
 pub use locking::LockingDeployment;
@@ -29,6 +29,7 @@ pub const NAMES: &[&str] = &[
     "occ",
     "paris",
     "paris-copies",
+    "pocc",
     "solo",
     "tapir",
     "tapir-serializable",
@@ -59,6 +60,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "occ" => Some(task.perform(LockingDeployment::optimistic)),
         "paris" => Some(task.perform(ParisDeployment::default)),
         "paris-copies" => Some(task.perform(ParisCopiesDeployment::default)),
+        "pocc" => Some(task.perform(PoccDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),

@@ -12,6 +12,7 @@ pub struct Stamp {
     pub transaction: TransactionId,
 }
 wire_struct!(Stamp { at, transaction });
+impl mvcc::Stamp for Stamp {}
 
 impl Stamp {
     /// Below every stamp of a transaction.

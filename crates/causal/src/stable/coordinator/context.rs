@@ -11,9 +11,13 @@ use types::{Error, RegionId, RequestId, SessionId};
 impl<S: Times> Coordinator<S> {
     /// Everything that the session has seen and written, for another session.
     pub(super) fn tell_context(&mut self, session: SessionId, id: RequestId, out: &mut Outputs<'_, Node<S>>) {
+        let vector = match S::OPTIMISTIC {
+            true => self.thread(session).seen.by_region(self.topology.regions.len()),
+            false => Vec::new(),
+        };
         let snapshot = self.stable.begin(self.region, self.given);
         let own = snapshot.reach().max(self.thread(session).highest);
-        let token = Token { region: self.region, own, whole: snapshot.whole() };
+        let token = Token { region: self.region, own, whole: snapshot.whole(), vector };
         let text = token.seal(self.topology.seed, self.topology.keyspace);
         out.reply(id).bulk(text.as_bytes());
     }
@@ -32,8 +36,20 @@ impl<S: Times> Coordinator<S> {
         } else if self.is_open(session) {
             out.reply(id).error(&open_transaction());
         } else {
+            token.into_iter().for_each(|token| self.depend_on(session, &token));
             out.reply(id).simple("OK");
         }
+    }
+
+    /// Where sessions know what they depend on, a token says it, and what is read waits for it.
+    fn depend_on(&mut self, session: SessionId, token: &Token) {
+        let Some((first, others)) = token.vector.split_first() else { return };
+        if self.options.mutants.has(Mutant::ContextIgnored) {
+            return;
+        }
+        let others = (1u16..).map(RegionId).zip(others.iter().copied());
+        let seen = S::of_partition(RegionId(0), *first, others);
+        self.track(session, seen);
     }
 
     /// Gives the session a causal thread of its own, which knows what the process's knows so far, or lets the process's
@@ -71,7 +87,7 @@ impl Ask {
     /// True if it has to wait until snapshots show more than this one.
     pub(super) fn is_ahead_of<S: Times>(&self, snapshot: S, region: RegionId, mutants: Mutants) -> bool {
         match self {
-            Ask::Restore { .. } if mutants.has(Mutant::ContextIgnored) => false,
+            Ask::Restore { .. } if S::OPTIMISTIC || mutants.has(Mutant::ContextIgnored) => false,
             Ask::Restore { token: Some(token), .. } if mutants.has(Mutant::ForeignLocalTime) => {
                 !token.is_shown_at_home(snapshot)
             }

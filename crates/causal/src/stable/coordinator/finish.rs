@@ -62,7 +62,7 @@ impl<S: Times> Coordinator<S> {
 
     fn release(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let ready = |running: &Running<S>| match running.phase {
-            Phase::Holding { floor, .. } => floor <= self.stable.reach(),
+            Phase::Holding { floor, .. } => S::OPTIMISTIC || floor <= self.stable.reach(),
             _ => false,
         };
         if !self.running.get(&number).is_some_and(ready) {
@@ -72,7 +72,8 @@ impl<S: Times> Coordinator<S> {
         let phase =
             std::mem::replace(&mut running.phase, Phase::Slices { round: 0, awaited: Default::default() });
         let Phase::Holding { floor, at, effects } = phase else { return };
-        running.snapshot = running.snapshot.reaching(floor);
+        running.snapshot = running.snapshot.reaching(self.region, floor);
+        self.track(running.session, running.snapshot.reaching(self.region, at));
         if !effects.is_empty() {
             let id = self.id(number);
             let stamp = Stamp {
@@ -102,7 +103,10 @@ impl<S: Times> Coordinator<S> {
         if !self.options.claims {
             return;
         }
-        let (snapshot, regions) = (running.snapshot, self.topology.regions.len());
+        // What was read, and nothing else, is what a session depends on.
+        let only_read = S::OPTIMISTIC && at.is_none() && !matches!(running.kind, Kind::Commit(_));
+        let snapshot = if only_read { running.seen } else { running.snapshot };
+        let regions = self.topology.regions.len();
         let depends_on = snapshot.depends_on(self.region);
         let place = at.filter(|_| !effects.is_empty());
         let (region, parts) = (self.region, running.regions);
@@ -120,7 +124,11 @@ impl<S: Times> Coordinator<S> {
                 remote: snapshot.whole(),
             }),
             thread: self.shared_thread(running, commit.is_some()),
-            vector: VectorClaim::of(snapshot.by_region(regions), S::depends_by_region(depends_on, regions)),
+            vector: VectorClaim::of(
+                snapshot.by_region(regions),
+                S::depends_by_region(depends_on, regions),
+                S::MERGES,
+            ),
             effects: effects.collect(),
             requests: if running.request.is_some() {
                 running.requests().collect()
@@ -244,6 +252,9 @@ impl<S: Times> Coordinator<S> {
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get(&number) else { return };
+        if let Some(error) = self.missing_regions(running) {
+            return self.fail(now, number, Reason::Refused, error, out);
+        }
         let (reason, error) = match &running.phase {
             Phase::Slices { awaited, .. } => self.unavailable(self.silent_of(awaited)),
             Phase::Preparing(preparing) if !preparing.is_alone() => {

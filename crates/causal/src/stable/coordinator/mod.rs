@@ -4,7 +4,7 @@
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
 //! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
 //! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
-//! gone for good took part in.
+//! gone for good took part in, `optimistic` of sessions that know what they depend on.
 //!
 //! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while clients ask
 //! for anything it subscribes to them at one partition. Requests of one session run one after another; sessions run
@@ -16,6 +16,7 @@ mod context;
 mod draw;
 mod finish;
 mod lost;
+mod optimistic;
 mod routes;
 mod running;
 mod session;
@@ -71,7 +72,9 @@ pub struct Coordinator<S: Times> {
     unanswered: u32,
     /// When a client last asked for anything.
     last_request: Instant,
-    threads: BTreeMap<Option<SessionId>, Thread<S::Depends>>,
+    /// What the partitions of the region have received, where snapshots show that.
+    received: BTreeMap<u16, S>,
+    threads: BTreeMap<Option<SessionId>, Thread<S>>,
     /// Sessions with a thread of their own where the others share one.
     private: BTreeSet<SessionId>,
     sessions: BTreeMap<SessionId, Session<S>>,
@@ -116,6 +119,7 @@ impl<S: Times> Coordinator<S> {
             stable: S::default(),
             unanswered: 0,
             last_request: Instant::default(),
+            received: BTreeMap::new(),
             threads: BTreeMap::new(),
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),
@@ -228,7 +232,10 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         match message {
-            Message::StartTxResp { stable } => self.on_start_tx_resp(now, from.address(), stable, out),
+            Message::StartTxResp { stable, received } => {
+                self.note_received(from.address(), received);
+                self.on_start_tx_resp(now, from.address(), stable, out);
+            }
             Message::SliceResp { id, round, outcome } => {
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
             }
@@ -259,10 +266,15 @@ impl<S: Times> Coordinator<S> {
         }
         let oldest = self.oldest(now);
         self.probe(now, oldest, out);
-        self.ask(now, self.homes[self.home], oldest, out);
+        // Where snapshots show what has been received, each partition tells that, at every tick.
+        let (asked, ticks) = match S::OPTIMISTIC {
+            true => (0..self.homes.len(), 1),
+            false => (self.home..self.home + 1, TICKS),
+        };
+        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
         self.prune(oldest);
         self.give_up_waiting(now, out);
-        out.arm(Timer::StartTx, now.instant + self.options.tick_every * TICKS * S::GOSSIP_RARER);
+        out.arm(Timer::StartTx, now.instant + self.options.tick_every * ticks * S::GOSSIP_RARER);
     }
 
     /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.
@@ -303,14 +315,27 @@ impl<S: Times> Coordinator<S> {
 
     /// True once there is a stable snapshot to read.
     fn is_ready(&self) -> bool {
-        self.stable.reach() > Timestamp::ZERO
+        match S::OPTIMISTIC {
+            true => !self.received.is_empty(),
+            false => self.stable.reach() > Timestamp::ZERO,
+        }
+    }
+
+    fn note_received(&mut self, from: Address, received: Option<S>) {
+        if let Some((partition, received)) = self.partition_at(from).zip(received) {
+            let known = self.received.entry(partition).or_default();
+            *known = known.newest(received);
+        }
     }
 
     /// The snapshot of a transaction that begins now.
     fn snapshot(&mut self, now: Now, session: SessionId) -> S {
+        if S::OPTIMISTIC {
+            return self.open_snapshot(now, session);
+        }
         let clock = Timestamp::from_wall(now.wall);
         if self.options.mutants.has(Mutant::ReadAboveStable) {
-            return self.stable.reaching(clock).readable();
+            return self.stable.reaching(self.region, clock).readable();
         }
         if self.options.mutants.has(Mutant::RemoteNotBelowLocal) {
             return self.stable;
@@ -332,7 +357,12 @@ impl<S: Times> Coordinator<S> {
         let open = self.sessions.values().filter_map(|session| Some(session.open.as_ref()?.snapshot));
         let watches = self.sessions.values().flat_map(|session| &session.watches);
         let watched = watches.filter(|(_, watch)| watch.deadline > now.instant).map(|(_, watch)| watch.since);
-        running.chain(open).chain(watched).fold(current, S::oldest)
+        running.chain(open).chain(watched).fold(current, |oldest, read| {
+            match self.options.mutants.has(Mutant::HorizonByMaximum) {
+                true => oldest.newest(read),
+                false => oldest.oldest(read),
+            }
+        })
     }
 
     fn thread_key(&self, session: SessionId) -> Option<SessionId> {
@@ -342,7 +372,7 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    fn thread(&mut self, session: SessionId) -> &mut Thread<S::Depends> {
+    fn thread(&mut self, session: SessionId) -> &mut Thread<S> {
         let key = self.thread_key(session);
         self.threads.entry(key).or_default()
     }

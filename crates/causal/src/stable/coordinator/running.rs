@@ -24,6 +24,8 @@ pub(super) struct Running<S: Times> {
     pub(super) kind: Kind<S>,
     pub(super) deadline: Instant,
     pub(super) snapshot: S,
+    /// What it depends on so far, where sessions know that.
+    pub(super) seen: S,
     pub(super) epoch: u64,
     /// What it observed of its thread's transactions beyond that, if claims are wanted.
     pub(super) beyond: Vec<TransactionId>,

@@ -4,6 +4,7 @@
 use super::apart::Reason;
 use super::ask::{Planned, What, deletion};
 use super::draw;
+use super::optimistic::is_fresh;
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
@@ -91,6 +92,7 @@ impl<S: Times> Running<S> {
             kind,
             deadline: types::Instant::default(),
             snapshot: Default::default(),
+            seen: Default::default(),
             epoch: 0,
             beyond: Vec::new(),
             now_millis: 0,
@@ -147,7 +149,10 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn attempt(&mut self, now: Now, mut running: Running<S>, out: &mut Outputs<'_, Node<S>>) {
         let number = self.new_number();
         if let Kind::OneShot = running.kind {
-            running.snapshot = self.snapshot(now, running.session);
+            running.snapshot = match S::OPTIMISTIC {
+                true => self.snapshot_for(now, &mut running),
+                false => self.snapshot(now, running.session),
+            };
             let thread = self.thread(running.session);
             running.epoch = thread.epoch;
             running.now_millis = millis(now, thread.highest);
@@ -286,7 +291,8 @@ impl<S: Times> Coordinator<S> {
             let whole = whole.remove(&partition).unwrap_or_default();
             if !parts.is_empty() || !whole.is_empty() {
                 let (id, snapshot, now_millis) = (self.id(number), running.snapshot, running.now_millis);
-                let message = Message::SliceReq { id, round: 0, snapshot, now_millis, parts, whole };
+                let fresh = is_fresh(running);
+                let message = Message::SliceReq { id, round: 0, snapshot, fresh, now_millis, parts, whole };
                 questions.push((partition, message));
             }
         }
@@ -311,7 +317,7 @@ impl<S: Times> Coordinator<S> {
         from: Address,
         id: TransactionId,
         round: u32,
-        outcome: Outcome,
+        outcome: Outcome<S::Depends>,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
@@ -321,7 +327,7 @@ impl<S: Times> Coordinator<S> {
         if *current != round || !awaited.contains_key(&partition) {
             return;
         }
-        let is_refused = |outcome: &Outcome| match outcome {
+        let is_refused = |outcome: &Outcome<S::Depends>| match outcome {
             Outcome::Refused { error } => error.code == ErrorCode::Unavailable,
             Outcome::Done { .. } | Outcome::TooOld => false,
         };
@@ -332,7 +338,8 @@ impl<S: Times> Coordinator<S> {
         awaited.remove(&partition);
         let last = awaited.is_empty();
         match outcome {
-            Outcome::Done { answers } => {
+            Outcome::Done { answers, seen } => {
+                running.seen = seen.map_or(running.seen, |seen| running.seen.with(seen));
                 answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
                 if last && let Some(running) = self.running.remove(&number) {
                     self.after_slices(now, number, running, out);
@@ -359,6 +366,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         running.finish_numbers(self.topology.partitions());
+        self.track(running.session, running.seen);
         if running.draws() && self.own_keys(&running).count() > draw::CANDIDATES {
             running.doubt_draws();
         }

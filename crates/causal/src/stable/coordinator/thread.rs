@@ -1,5 +1,6 @@
 //! A causal thread: what a session, or all sessions of a process, wrote and cannot yet read from a snapshot.
 
+use crate::stable::Times;
 use crate::stable::message::{CachedEffect, KeyEffects};
 use crate::stable::stamp::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,23 +26,31 @@ struct Written<D> {
 /// was in it when it began, so that what several connections write meanwhile does not tear its snapshot. It holds
 /// effects, not values: they are performed on what the snapshot shows (Corrections 37).
 #[derive(Clone, Debug)]
-pub(super) struct Thread<D> {
+pub(super) struct Thread<S: Times> {
+    /// What it has seen, where sessions know that: the dependency vector of POCC's client.
+    pub(super) seen: S,
     /// The commit timestamp of the thread's last write: the paper's `hwt`.
     pub(super) highest: Timestamp,
     /// Counts the transactions that went into the cache.
     pub(super) epoch: u64,
     /// In order of place for each key.
-    cache: BTreeMap<Box<[u8]>, Vec<Cached<D>>>,
-    places: BTreeMap<(Timestamp, TransactionId), Written<D>>,
+    cache: BTreeMap<Box<[u8]>, Vec<Cached<S::Depends>>>,
+    places: BTreeMap<(Timestamp, TransactionId), Written<S::Depends>>,
 }
 
-impl<D> Default for Thread<D> {
+impl<S: Times> Default for Thread<S> {
     fn default() -> Self {
-        Thread { highest: Timestamp::ZERO, epoch: 0, cache: BTreeMap::new(), places: BTreeMap::new() }
+        Thread {
+            seen: S::default(),
+            highest: Timestamp::ZERO,
+            epoch: 0,
+            cache: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
     }
 }
 
-impl<D: Copy + Ord> Thread<D> {
+impl<S: Times> Thread<S> {
     /// The effects on a key that a transaction sees beyond its snapshot, which shows what
     /// its thread wrote up to `shown`: in order of place, and whose they are.
     pub(super) fn overlay(
@@ -49,7 +58,7 @@ impl<D: Copy + Ord> Thread<D> {
         key: &[u8],
         shown: Timestamp,
         epoch: u64,
-    ) -> (Vec<CachedEffect<D>>, Vec<TransactionId>) {
+    ) -> (Vec<CachedEffect<S::Depends>>, Vec<TransactionId>) {
         let cached = self.cache.get(key).into_iter().flatten();
         let seen = cached.filter(|cached| cached.stamp.at > shown && cached.epoch <= epoch);
         let (mut effects, mut own) = (Vec::new(), Vec::new());
@@ -67,7 +76,7 @@ impl<D: Copy + Ord> Thread<D> {
     }
 
     /// A transaction of one of the thread's sessions has committed.
-    pub(super) fn insert(&mut self, session: SessionId, stamp: Stamp<D>, effects: &[KeyEffects]) {
+    pub(super) fn insert(&mut self, session: SessionId, stamp: Stamp<S::Depends>, effects: &[KeyEffects]) {
         let (at, id) = (stamp.at, stamp.transaction);
         self.highest = self.highest.max(at);
         self.epoch += 1;
@@ -82,7 +91,8 @@ impl<D: Copy + Ord> Thread<D> {
     }
 
     /// What another thread wrote is this one's from now on.
-    pub(super) fn join(&mut self, other: Thread<D>) {
+    pub(super) fn join(&mut self, other: Thread<S>) {
+        self.seen = self.seen.newest(other.seen);
         self.highest = self.highest.max(other.highest);
         self.epoch += 1;
         let epoch = self.epoch;
@@ -123,7 +133,10 @@ impl<D: Copy + Ord> Thread<D> {
     }
 
     /// Everybody has given these transactions up. Returns the sessions that had written them.
-    pub(super) fn give_up(&mut self, is_given_up: impl Fn(&Stamp<D>) -> bool) -> BTreeSet<SessionId> {
+    pub(super) fn give_up(
+        &mut self,
+        is_given_up: impl Fn(&Stamp<S::Depends>) -> bool,
+    ) -> BTreeSet<SessionId> {
         let mut writers = BTreeSet::new();
         let given_up = self.places.extract_if(.., |_, written| is_given_up(&written.stamp));
         for (place, written) in given_up.collect::<Vec<_>>() {
@@ -147,6 +160,7 @@ impl<D: Copy + Ord> Thread<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wren::Snapshot;
 
     fn id(number: u64) -> TransactionId {
         TransactionId { number, ..TransactionId::default() }
@@ -160,14 +174,14 @@ mod tests {
         vec![KeyEffects { key: key.into(), effects: vec![vec![effect].into()] }]
     }
 
-    fn seen(thread: &Thread<Timestamp>, local: u64, epoch: u64) -> Vec<u8> {
+    fn seen(thread: &Thread<Snapshot>, local: u64, epoch: u64) -> Vec<u8> {
         thread.overlay(b"k", Timestamp(local), epoch).0.iter().map(|cached| cached.effect[0]).collect()
     }
 
     /// Corrections 72: a transaction that began before a write of another connection does not meet half of it.
     #[test]
     fn a_transaction_sees_the_cache_as_it_was_when_it_began() {
-        let mut thread: Thread<Timestamp> = Thread::default();
+        let mut thread: Thread<Snapshot> = Thread::default();
         thread.insert(SessionId(1), at(8, 1), &write(b"k", 1));
         let began = thread.epoch;
         thread.insert(SessionId(1), at(6, 2), &write(b"k", 2));
@@ -179,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_is_read_no_more() {
-        let mut thread: Thread<Timestamp> = Thread::default();
+        let mut thread: Thread<Snapshot> = Thread::default();
         thread.insert(SessionId(7), at(6, 1), &write(b"k", 1));
         thread.insert(SessionId(8), at(8, 2), &write(b"k", 2));
         thread.insert(SessionId(9), at(9, 3), &write(b"k", 3));
@@ -191,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_every_snapshot_shows_is_forgotten() {
-        let mut thread: Thread<Timestamp> = Thread::default();
+        let mut thread: Thread<Snapshot> = Thread::default();
         thread.insert(SessionId(1), at(6, 1), &write(b"k", 1));
         thread.insert(SessionId(1), at(8, 2), &write(b"k", 2));
         thread.prune(Timestamp(7));

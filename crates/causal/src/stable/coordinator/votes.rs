@@ -69,6 +69,9 @@ impl<S: Times> Coordinator<S> {
             Err(silent) => return self.fail_early(now, number, running, silent, out),
         };
         running.regions = self.regions_of(&participants);
+        if S::OPTIMISTIC {
+            running.snapshot = self.snapshot_to_write(now, &running);
+        }
         let preparing = self.preparing(number, &running, parts, participants, decider, flush);
         for (partition, message) in &preparing.messages {
             out.send(preparing.participants[partition], message.clone());
@@ -164,7 +167,7 @@ impl<S: Times> Coordinator<S> {
         now: Now,
         from: NodeId,
         id: TransactionId,
-        vote: Vote,
+        vote: Vote<S::Depends>,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
@@ -188,7 +191,9 @@ impl<S: Times> Coordinator<S> {
                 self.on_yes(now, number, partition, (at, gained), out);
             }
             Vote::Conflict { key, raise } => {
-                if raise > Timestamp::ZERO && !S::UNIVERSAL {
+                running.seen = running.seen.with(raise);
+                let raise = S::observed(raise);
+                if raise > Timestamp::ZERO && !S::UNIVERSAL && !S::OPTIMISTIC {
                     // It was the remote snapshot time of a transaction of this region, so it is stable here.
                     self.stable = self.stable.newest(S::from_whole(raise));
                 }

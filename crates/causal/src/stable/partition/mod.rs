@@ -6,7 +6,8 @@
 //! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `accord` is how
 //! the survivors agree on what counts of them, `spool` moves what waits long for other regions out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
-//! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed.
+//! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed, `optimistic` is the
+//! freshest state that a partition has.
 
 mod accord;
 mod copies;
@@ -18,6 +19,7 @@ mod inquire;
 mod losses;
 #[cfg(debug_assertions)]
 mod mutants;
+mod optimistic;
 mod prepare;
 mod recover;
 mod refill;

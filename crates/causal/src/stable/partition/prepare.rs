@@ -7,7 +7,7 @@ use crate::stable::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Wh
 use crate::stable::pledge::{self, Deed, Pledge, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Mutant, Node, Times};
+use crate::stable::{Depends, Mutant, Node, Times};
 use datatypes::Effect;
 use mvcc::Bounds;
 use protocol::{Now, Outputs};
@@ -28,6 +28,10 @@ struct Terms<S> {
 struct Worked {
     pledges: BTreeMap<Box<[u8]>, Pledge>,
     gained: Gained,
+}
+
+fn first_key<S: Times>(parts: &[Part<S>]) -> Box<[u8]> {
+    parts.first().map(|part| Box::from(&*part.key)).unwrap_or_default()
 }
 
 impl<S: Times> Partition<S> {
@@ -83,7 +87,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// The vote on a repeated `Prepare`.
-    fn known_vote(&self, id: TransactionId) -> Option<Vote> {
+    fn known_vote(&self, id: TransactionId) -> Option<Vote<S::Depends>> {
         if let Some(decided) = self.decisions.get(id) {
             return Some(match decided.at {
                 Some(at) => Vote::Committed { at, gained: decided.gained.clone() },
@@ -102,7 +106,11 @@ impl<S: Times> Partition<S> {
         parts: &[Part<S>],
         whole: &[Whole],
         random: &mut Rng,
-    ) -> Result<Worked, Vote> {
+    ) -> Result<Worked, Vote<S::Depends>> {
+        if S::OPTIMISTIC && self.lacks_observed(terms.snapshot, parts) {
+            // It may come soon: the coordinator tries again, as long as it is asked for.
+            return Err(Vote::Conflict { key: first_key(parts), raise: S::Depends::default() });
+        }
         if self.clock.observe(highest, now.wall).is_err() {
             let text = format!(
                 "the session's time is too far ahead of the clock of partition {}; nothing was done",
@@ -117,8 +125,8 @@ impl<S: Times> Partition<S> {
         self.learn_stable(now, terms.snapshot);
         if S::observed(terms.snapshot.depends_on(self.region)) < self.promised_sight {
             // Peers were told that what follows has observed more. The coordinator's lease is long over.
-            let key = parts.first().map(|part| Box::from(&*part.key)).unwrap_or_default();
-            return Err(Vote::Conflict { key, raise: self.promised_sight });
+            let raise = S::from_whole(self.promised_sight).depends_on(self.region);
+            return Err(Vote::Conflict { key: first_key(parts), raise });
         }
         self.work_out(terms, parts, whole, random)
     }
@@ -129,7 +137,7 @@ impl<S: Times> Partition<S> {
         parts: &[Part<S>],
         whole: &[Whole],
         random: &mut Rng,
-    ) -> Result<Worked, Vote> {
+    ) -> Result<Worked, Vote<S::Depends>> {
         let mut worked = Worked::default();
         for part in parts {
             self.work_out_part(terms, part, random, &mut worked)?;
@@ -145,7 +153,7 @@ impl<S: Times> Partition<S> {
             }
         }
         match worked.pledges.values().find(|pledge| self.is_blocked(pledge)) {
-            Some(pledge) => Err(Vote::Conflict { key: pledge.key.clone(), raise: Timestamp::ZERO }),
+            Some(pledge) => Err(Vote::Conflict { key: pledge.key.clone(), raise: S::Depends::default() }),
             None => Ok(worked),
         }
     }
@@ -156,7 +164,7 @@ impl<S: Times> Partition<S> {
         part: &Part<S>,
         random: &mut Rng,
         worked: &mut Worked,
-    ) -> Result<(), Vote> {
+    ) -> Result<(), Vote<S::Depends>> {
         let hash = self.store.hash(&part.key);
         let mut pledge = Pledge { key: (*part.key).into(), deeds: Vec::new() };
         let (mut before, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
@@ -202,7 +210,7 @@ impl<S: Times> Partition<S> {
                     let settled = self.settle(hash, &part.key, operation);
                     let stands = match settled {
                         Some(settlement) => settlement.effects() == *effects,
-                        None => self.is_unchanged(terms.snapshot, Timestamp::ZERO, hash, part, &deed)?,
+                        None => self.is_unchanged(terms.snapshot, S::default(), hash, part, &deed)?,
                     };
                     if !stands {
                         return Err(Vote::Changed { key: (*part.key).into() });
@@ -212,7 +220,7 @@ impl<S: Times> Partition<S> {
                 Work::Watched { since } => {
                     let deed = Deed { whole: true, ..Deed::default() };
                     // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
-                    if !self.is_unchanged(*since, terms.snapshot.whole(), hash, part, &deed)? {
+                    if !self.is_unchanged(*since, terms.snapshot, hash, part, &deed)? {
                         return Err(Vote::Touched);
                     }
                     deed
@@ -250,10 +258,10 @@ impl<S: Times> Partition<S> {
         if before.is_empty() && fits {
             return false;
         }
-        let (region, remote) = (self.region, terms.snapshot.whole());
+        let (region, snapshot) = (self.region, terms.snapshot);
         let group = S::group(&self.stamp(terms.id, Timestamp::MAX, terms.snapshot.depends_on(region)));
         let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
-        let visible = |stamp: &Stamp<S::Depends>| S::group(stamp) == group || stamp.at <= remote;
+        let visible = |stamp: &Stamp<S::Depends>| S::group(stamp) == group || snapshot.shows(stamp, region);
         let bounds = terms.snapshot.bounds(region).map(|bounds| Bounds {
             group,
             own: Stamp::last_at(Timestamp::MAX),
@@ -271,16 +279,15 @@ impl<S: Times> Partition<S> {
         hash: KeyHash,
         part: &Part<S>,
         gained: &mut Gained,
-    ) -> Result<(), Vote> {
+    ) -> Result<(), Vote<S::Depends>> {
         if terms.snapshot.whole() < self.horizon.whole() {
             return Err(Vote::TooOld);
         }
         let newest = self.store.stamps_beyond(hash, &part.key, terms.snapshot.bounds(self.region));
-        let mut raise = Timestamp::ZERO;
+        let mut raise = S::Depends::default();
         for stamp in newest.filter(|stamp| stamp.region == self.region) {
-            let depends_on = S::observed(stamp.depends_on);
-            if depends_on > terms.snapshot.whole() {
-                raise = raise.max(depends_on);
+            if !terms.snapshot.shows_all_of(stamp.depends_on) {
+                raise = raise.of_either(stamp.depends_on);
             }
             let place = (stamp.at, stamp.transaction);
             let shown = terms.snapshot.shows(&stamp, self.region) || part.own.contains(&stamp.transaction);
@@ -288,9 +295,9 @@ impl<S: Times> Partition<S> {
                 gained.observed.push(place);
             }
         }
-        match raise {
-            Timestamp::ZERO => Ok(()),
-            raise => Err(Vote::Conflict { key: (*part.key).into(), raise }),
+        match raise == S::Depends::default() {
+            true => Ok(()),
+            false => Err(Vote::Conflict { key: (*part.key).into(), raise }),
         }
     }
 
@@ -302,7 +309,7 @@ impl<S: Times> Partition<S> {
         ahead: &mut Ahead,
         random: &mut Rng,
         gained: &mut Gained,
-    ) -> Result<Deed, Vote> {
+    ) -> Result<Deed, Vote<S::Depends>> {
         if let Some(settlement) = self.settle(evaluation.hash, evaluation.key, evaluation.operation) {
             let deed = Deed {
                 operation: Some(evaluation.operation.into()),
@@ -313,8 +320,8 @@ impl<S: Times> Partition<S> {
             return Ok(deed);
         }
         let mut reply = ReplyBuf::new();
-        let (region, remote) = (self.region, terms.snapshot.whole());
-        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || stamp.at <= remote;
+        let (region, snapshot) = (self.region, terms.snapshot);
+        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || snapshot.shows(stamp, region);
         let bounds = terms
             .snapshot
             .bounds(region)
@@ -326,23 +333,23 @@ impl<S: Times> Partition<S> {
         Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
     }
 
-    /// True if nothing of this region that `since` does not show matters to the deed, nor of another region up to `others`;
-    /// the session's own apart.
+    /// True if nothing of this region that `since` does not show matters to the deed, nor of another region what `others`
+    /// shows; the session's own apart.
     fn is_unchanged(
         &self,
         since: S,
-        others: Timestamp,
+        others: S,
         hash: KeyHash,
         part: &Part<S>,
         deed: &Deed,
-    ) -> Result<bool, Vote> {
+    ) -> Result<bool, Vote<S::Depends>> {
         if since.whole() < self.horizon.whole() {
             return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
         }
-        let bounds = since.bounds(self.region).filter(|_| others <= since.whole());
+        let bounds = since.bounds(self.region).filter(|_| others.whole() <= since.whole());
         let later = self.store.effects_beyond(hash, &part.key, bounds);
         let mut foreign = later.filter(|(stamp, _)| {
-            (stamp.region == self.region || stamp.at <= others)
+            (stamp.region == self.region || others.shows(stamp, self.region))
                 && !since.shows(stamp, self.region)
                 && !part.own.contains(&stamp.transaction)
         });
@@ -370,7 +377,7 @@ impl<S: Times> Partition<S> {
         decider: Address,
         worked: Worked,
         out: &mut Outputs<'_, Node<S>>,
-    ) -> Vote {
+    ) -> Vote<S::Depends> {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
         let depends_on = self.depends_on(terms);
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
@@ -395,7 +402,7 @@ impl<S: Times> Partition<S> {
         terms: &Terms<S>,
         worked: Worked,
         out: &mut Outputs<'_, Node<S>>,
-    ) -> Vote {
+    ) -> Vote<S::Depends> {
         let at = self.clock.tick(now.wall);
         let stamp = self.stamp(terms.id, at, self.depends_on(terms));
         let pledges: Vec<Pledge> = worked.pledges.into_values().collect();

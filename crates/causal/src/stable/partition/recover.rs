@@ -14,13 +14,12 @@ use super::{Decided, Life, Origin, Partition, Pending};
 use crate::stable::pledge;
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
-use crate::stable::{Mutant, Node, Timer, Times};
+use crate::stable::{Depends, Mutant, Node, Timer, Times};
 use datatypes::merge::Trace;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use types::{HybridClock, Instant, Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
@@ -362,7 +361,7 @@ impl<D> Default for KeptContext<D> {
     }
 }
 
-impl<D: Copy + Ord + Debug> KeptContext<D> {
+impl<D: Depends> KeptContext<D> {
     pub(super) fn add(
         &mut self,
         store: &mut Store<Stamp<D>>,
@@ -397,7 +396,7 @@ impl<D> Default for KeptEffects<D> {
     }
 }
 
-impl<D: Copy + Ord + Debug> KeptEffects<D> {
+impl<D: Depends> KeptEffects<D> {
     /// Adds an effect; returns those of the key before, which are complete, if it is of another key.
     pub(super) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<KeptEffects<D>> {
         let full = (*self.key != *key).then(|| std::mem::take(self));

@@ -4,11 +4,10 @@ use super::Partition;
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
 use crate::stable::pledge::encoded;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Mutant, Node, Times};
+use crate::stable::{Depends, Mutant, Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, apply, key, merge, prepare};
 use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
-use std::fmt::Debug;
 use types::{Address, Error, KeyHash, Malformed, Reader, Reply, ReplyBuf, ReplySink, Rng};
 
 /// About how many places of the index a scan visits at most for each key that was asked for.
@@ -49,7 +48,7 @@ impl Ahead {
     }
 }
 
-impl<D: Copy + Ord + Debug> Evaluation<'_, D> {
+impl<D: Depends> Evaluation<'_, D> {
     /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first. `bounds` say
     /// what is visible in a few words, if that is possible.
     pub(super) fn run(
@@ -122,20 +121,31 @@ impl<S: Times> Partition<S> {
         self.vouch(snapshot, out);
         self.learn_stable(now, snapshot);
         if let Some(request) = self.when_installed(now, from, request, snapshot, out) {
-            self.answer_slice(from, request, random, out);
+            self.answer_slice(now, from, request, random, out);
         }
     }
 
     pub(super) fn answer_slice(
         &mut self,
+        now: Now,
         from: Address,
         request: Message<S>,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Message::SliceReq { id, round, snapshot, now_millis, parts, whole } = request else { return };
+        let Message::SliceReq { id, round, snapshot, fresh, now_millis, parts, whole } = request else {
+            return;
+        };
+        let mut snapshot = snapshot;
+        if fresh {
+            let own = self.publishable(now);
+            self.promise(own, out);
+            snapshot = self.freshest(snapshot, own, &parts);
+        }
         let forgotten = snapshot.whole() < self.horizon.whole();
-        let outcome = if forgotten && !self.options.mutants.has(Mutant::ReadBelowHorizon) {
+        let is_answered = [Mutant::ReadBelowHorizon, Mutant::HorizonByMaximum];
+        let is_answered = is_answered.into_iter().any(|mutant| self.options.mutants.has(mutant));
+        let outcome = if forgotten && !is_answered {
             Outcome::TooOld
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
@@ -149,7 +159,7 @@ impl<S: Times> Partition<S> {
                     }
                     let weak = whole.iter().filter_map(|whole| self.whole(whole, now_millis));
                     answers.extend(weak);
-                    Outcome::Done { answers }
+                    Outcome::Done { answers, seen: self.seen_of(snapshot, &parts, &whole) }
                 }
                 Err(malformed) => {
                     Outcome::Refused { error: Error::err(format!("a slice holds a {malformed}")) }

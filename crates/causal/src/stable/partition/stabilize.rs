@@ -79,7 +79,7 @@ impl<S: Times> Tree<S> {
     pub(super) fn of(topology: &Topology, region: RegionId, index: u16, options: &Options) -> Self {
         let parent = topology.parent(region, index, options.fan_out);
         let is_root = parent.is_none();
-        let others: Vec<Address> = topology.other_roots(region).filter(|_| S::UNIVERSAL && is_root).collect();
+        let others: Vec<Address> = topology.other_roots(region).filter(|_| S::AGREED && is_root).collect();
         let below: Vec<Address> = topology.children(region, index, options.fan_out).collect();
         let own = topology.address(region, index);
         Tree {
@@ -216,7 +216,8 @@ impl<S: Times> Partition<S> {
     /// Tells a coordinator the stable times, if it knows of the lost regions that they go on without.
     fn give_stable(&self, coordinator: Address, gone: RegionSet, out: &mut Outputs<'_, Node<S>>) {
         if self.knows_of_lost(coordinator, gone, out) {
-            out.send(coordinator, Message::StartTxResp { stable: self.stable });
+            let received = S::OPTIMISTIC.then(|| self.version_vector(self.installed));
+            out.send(coordinator, Message::StartTxResp { stable: self.stable, received });
         }
     }
 

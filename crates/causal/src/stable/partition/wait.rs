@@ -4,7 +4,7 @@
 //!
 //! A read at time t is answered once no clock here stamps at or below t any more and nothing prepared below t is
 //! undecided. What commits is known to readers at once: nothing waits for it to be applied, unless
-//! `Options::applied_reads` says so.
+//! `Options::applied_reads` says so. Where a snapshot shows what may not have been received (POCC), a read waits for that, too.
 
 use super::Partition;
 use crate::stable::message::Message;
@@ -67,10 +67,15 @@ impl<S: Times> Waiting<S> {
         queue.insert((until, self.next), Held { from, message, since });
     }
 
-    /// Takes the first read that may be answered when this is installed.
-    fn take_read(&mut self, installed: Timestamp, now: Instant) -> Option<Held<S>> {
-        let first = self.reads.first_entry().filter(|first| first.key().0 <= installed)?;
-        let held = first.remove();
+    /// Takes the first read that may be answered when this is installed, and this has been received.
+    fn take_read(&mut self, installed: Timestamp, received: S, now: Instant) -> Option<Held<S>> {
+        let is_due = |held: &Held<S>| match &held.message {
+            Message::SliceReq { snapshot, .. } => snapshot.missing(received).is_empty(),
+            _ => true,
+        };
+        let mut installed = self.reads.range(..=(installed, u64::MAX));
+        let place = *installed.find(|(_, held)| is_due(held))?.0;
+        let held = self.reads.remove(&place)?;
         self.forget(&held.message);
         self.waits.micros += (now - held.since).as_micros() as u64;
         Some(held)
@@ -120,6 +125,11 @@ impl<S: Times> Partition<S> {
         S::installed(bound, crate::stable::oldest_of(self.received()))
     }
 
+    /// True if everything that is needed of the region is decided (Corrections 41).
+    fn is_decided(&mut self, now: Now, needed: Timestamp, out: &mut Outputs<'_, Node<S>>) -> bool {
+        self.options.mutants.has(Mutant::LocalEntryIgnored) || self.installed_for_readers(now, out) >= needed
+    }
+
     /// Holds a read back whose snapshot is not installed. Returns it otherwise.
     pub(super) fn when_installed(
         &mut self,
@@ -130,12 +140,12 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> Option<Message<S>> {
         let needed = snapshot.needed(self.region);
-        if needed == Timestamp::ZERO {
+        if needed == Timestamp::ZERO && self.has_received(snapshot) {
             return Some(request);
         }
         self.waiting.waits.reads += 1;
         if self.options.mutants.has(Mutant::ReadNotInstalled)
-            || self.installed_for_readers(now, out) >= needed
+            || (self.is_decided(now, needed, out) && self.has_received(snapshot))
         {
             return Some(request);
         }
@@ -185,8 +195,11 @@ impl<S: Times> Partition<S> {
             self.on_prepare(now, held.from, held.message, random, out);
         }
         let installed = self.installed_for_readers(now, out);
-        while let Some(held) = self.waiting.take_read(installed, now.instant) {
-            self.answer_slice(held.from, held.message, random, out);
+        let installed =
+            if self.options.mutants.has(Mutant::LocalEntryIgnored) { Timestamp::MAX } else { installed };
+        let received = self.version_vector(Timestamp::MAX);
+        while let Some(held) = self.waiting.take_read(installed, received, now.instant) {
+            self.answer_slice(now, held.from, held.message, random, out);
         }
         self.wake_when_due(now, out);
     }

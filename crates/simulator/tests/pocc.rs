@@ -1,0 +1,49 @@
+//! POCC in the simulator: it keeps its promise, and its known bugs are caught.
+
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
+use anabranch_simulator::{Feature, PoccDeployment};
+use causal::pocc::{Mutant, Mutants, Options};
+use std::ops::RangeInclusive;
+
+#[track_caller]
+fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
+    mistakes::assert_caught(&Bug::new("pocc", mutant, with, seeds), Mutants::from(mutant), |mutants| {
+        PoccDeployment::new(Options { mutants, ..Options::default() })
+    });
+}
+
+#[test]
+fn it_keeps_its_promise() {
+    assert_keeps_its_promise("pocc", &options(1, 8));
+}
+
+/// Algorithm 1, lines 4 and 5: who reads something must be shown what it depends on.
+#[test]
+fn a_read_that_joins_no_dependencies_is_caught() {
+    assert_caught(&[], 1..=40, Mutant::ReadsNotTracked);
+}
+
+/// Algorithm 2, lines 2 and 25.
+#[test]
+fn a_read_of_what_has_not_arrived_is_caught() {
+    assert_caught(&[], 1..=40, Mutant::ReadNotInstalled);
+}
+
+/// Corrections 39: the versions of an older snapshot are forgotten.
+#[test]
+fn a_horizon_by_the_maximum_is_caught() {
+    assert_caught(&[Feature::Interactive], 1..=40, Mutant::HorizonByMaximum);
+}
+
+/// Corrections 40: a heartbeat vouches for a time that is still given to a write.
+#[test]
+fn a_bound_that_the_clock_forgets_is_caught() {
+    assert_caught(&[], 1..=50, Mutant::BoundNotRemembered);
+}
+
+/// Corrections 41: a slice is read before what its own region places below it is decided.
+#[test]
+fn a_slice_that_ignores_the_local_entry_is_caught() {
+    assert_caught(&[], 1..=50, Mutant::LocalEntryIgnored);
+}
