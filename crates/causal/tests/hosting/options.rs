@@ -32,7 +32,7 @@ fn what_cannot_work_is_refused_with_its_reason() {
     assert!(check(&[], &[(b"COPIES", b"3")]).unwrap_err().contains("region 'r0' has 1"));
     assert!(check(&[], &[(b"COPIES", b"2")]).unwrap_err().contains("1 or 3"));
     assert!(check(&[], &[(b"LOCKS", b"none")]).unwrap_err().contains("unknown keyspace option 'LOCKS'"));
-    assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("wren or paris, not 'cure'"));
+    assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("wren, paris or pocc, not 'cure'"));
     let wren = check(&[b"r1"], &[(b"PROTOCOL", b"wren")]);
     assert!(wren.unwrap_err().contains("every partition in every region"));
 }
