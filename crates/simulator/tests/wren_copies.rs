@@ -68,7 +68,7 @@ fn effects_that_leave_before_their_entry_is_committed_are_caught() {
 fn a_deposed_leaders_state_that_is_kept_is_caught() {
     assert_caught(
         &[Feature::Partitions],
-        218..=700,
+        244..=303,
         wren::Mutants::default(),
         replication::Mutant::StateKept.into(),
     );
