@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn processes_share_the_cores_and_have_a_thread_each_at_least() {
         let alone = Config::default().options().unwrap().threads;
-        assert!((1..=usize::from(MOST_THREADS)).contains(&alone), "{alone}");
+        assert!((1..=MOST_THREADS).contains(&alone), "{alone}");
         assert_eq!(usize::from(threads_beside(1).get()), alone);
         assert_eq!(threads_beside(usize::MAX).get(), 1);
     }
