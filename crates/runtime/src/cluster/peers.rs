@@ -20,7 +20,7 @@ use types::{KeyspaceId, NodeId, ProcessId, Reader, Slot, Wire};
 /// Tokens from here on belong to peers; clients have smaller ones.
 pub(crate) const FIRST_TOKEN: usize = 1 << 40;
 const LISTENER: usize = FIRST_TOKEN;
-const MAGIC: &[u8; 8] = b"ANBPEER2";
+const MAGIC: &[u8; 8] = b"ANBPEER3";
 const HANDSHAKE_BYTES: usize = 16;
 const MAX_FRAME_BYTES: usize = 1 << 30;
 /// What may wait for one peer, in bytes; beyond it packets are dropped.
