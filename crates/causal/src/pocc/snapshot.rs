@@ -88,6 +88,11 @@ impl Times for Snapshot {
         regions.filter(|region| self.0.of(*region) > received.0.of(*region)).collect()
     }
 
+    /// Corrections 43: what no pessimistic session is shown, also if it is local.
+    fn lacks_needs_of(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
+        !stamp.depends_on.is_within(&self.reaching(region, Timestamp::MAX).0)
+    }
+
     fn with(self, depends_on: Entries) -> Self {
         self.newest(Snapshot(depends_on))
     }

@@ -93,6 +93,13 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         Vec::new()
     }
 
+    /// True if the snapshot leaves an effect of `region` itself out, whatever its place, as it depends on something of another
+    /// region that the snapshot does not show: only with [`Times::OPTIMISTIC`].
+    fn lacks_needs_of(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool {
+        let _ = (stamp, region);
+        false
+    }
+
     /// These, and what an effect depends on that says this of itself: only with [`Times::OPTIMISTIC`].
     fn with(self, depends_on: Self::Depends) -> Self {
         let _ = depends_on;

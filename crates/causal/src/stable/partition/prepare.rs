@@ -13,14 +13,22 @@ use mvcc::Bounds;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use types::{Address, Error, KeyHash, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId};
+use types::{Address, Error, ErrorCode, KeyHash, RegionId, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What a `Prepare` asks for, beside the work.
 struct Terms<S> {
     id: TransactionId,
     regions: RegionSet,
     snapshot: S,
+    pessimistic: bool,
     now_millis: u64,
+}
+
+impl<S: Times> Terms<S> {
+    /// True if an effect of this region is not there for the transaction (Corrections 43).
+    fn hides(&self, stamp: &Stamp<S::Depends>, region: RegionId) -> bool {
+        self.pessimistic && self.snapshot.lacks_needs_of(stamp, region)
+    }
 }
 
 /// What has been worked out of a `Prepare`.
@@ -53,6 +61,7 @@ impl<S: Times> Partition<S> {
             decider,
             regions,
             alone,
+            pessimistic,
             parts,
             whole,
         } = message
@@ -70,7 +79,7 @@ impl<S: Times> Partition<S> {
                 Vote::Aborted
             }
             None => {
-                let terms = Terms { id, regions, snapshot, now_millis };
+                let terms = Terms { id, regions, snapshot, pessimistic, now_millis };
                 match self.consider(now, &terms, highest, &parts, &whole, random) {
                     Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
                     Ok(worked) => self.propose(now, &terms, decider, worked, out),
@@ -210,9 +219,9 @@ impl<S: Times> Partition<S> {
                     let settled = self.settle(hash, &part.key, operation);
                     let stands = match settled {
                         Some(settlement) => settlement.effects() == *effects,
-                        None => self.is_unchanged(terms.snapshot, S::default(), hash, part, &deed)?,
+                        None => self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?,
                     };
-                    if !stands {
+                    if !stands || self.is_of_a_hidden_type(terms, hash, &part.key, effects, &before) {
                         return Err(Vote::Changed { key: (*part.key).into() });
                     }
                     deed
@@ -220,7 +229,7 @@ impl<S: Times> Partition<S> {
                 Work::Watched { since } => {
                     let deed = Deed { whole: true, ..Deed::default() };
                     // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
-                    if !self.is_unchanged(*since, terms.snapshot, hash, part, &deed)? {
+                    if !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)? {
                         return Err(Vote::Touched);
                     }
                     deed
@@ -271,6 +280,19 @@ impl<S: Times> Partition<S> {
         seen.is_some_and(|seen| seen != kind)
     }
 
+    /// True if effects that were chosen without what is hidden from a transaction would be lost on top of that.
+    fn is_of_a_hidden_type(
+        &mut self,
+        terms: &Terms<S>,
+        hash: KeyHash,
+        key: &[u8],
+        effects: &[Box<[u8]>],
+        before: &[Box<[u8]>],
+    ) -> bool {
+        terms.pessimistic
+            && effects.iter().any(|effect| self.is_of_another_type(terms, hash, key, effect, before))
+    }
+
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
     /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
     fn observe_newest(
@@ -285,7 +307,8 @@ impl<S: Times> Partition<S> {
         }
         let newest = self.store.stamps_beyond(hash, &part.key, terms.snapshot.bounds(self.region));
         let mut raise = S::Depends::default();
-        for stamp in newest.filter(|stamp| stamp.region == self.region) {
+        let is_there = |stamp: &Stamp<S::Depends>| stamp.region == self.region && !terms.hides(stamp, self.region);
+        for stamp in newest.filter(is_there) {
             if !terms.snapshot.shows_all_of(stamp.depends_on) {
                 raise = raise.of_either(stamp.depends_on);
             }
@@ -321,7 +344,9 @@ impl<S: Times> Partition<S> {
         }
         let mut reply = ReplyBuf::new();
         let (region, snapshot) = (self.region, terms.snapshot);
-        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || snapshot.shows(stamp, region);
+        let visible = |stamp: &Stamp<S::Depends>| {
+            stamp.region == region && !terms.hides(stamp, region) || snapshot.shows(stamp, region)
+        };
         let bounds = terms
             .snapshot
             .bounds(region)
@@ -329,6 +354,10 @@ impl<S: Times> Partition<S> {
         let effects = evaluation.run(&mut self.store, visible, bounds, ahead, random, &mut reply).map_err(
             |malformed| Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) },
         )?;
+        if self.is_of_a_hidden_type(terms, evaluation.hash, evaluation.key, &effects, evaluation.before) {
+            let text = "the key holds another type for sessions that see more than this one, until regions are connected";
+            return Err(Vote::Refused { error: Error::new(ErrorCode::WrongType, text) });
+        }
         gained.answers.push(Answer::new(step, reply));
         Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
     }
@@ -337,8 +366,8 @@ impl<S: Times> Partition<S> {
     /// shows; the session's own apart.
     fn is_unchanged(
         &self,
-        since: S,
-        others: S,
+        terms: &Terms<S>,
+        (since, others): (S, S),
         hash: KeyHash,
         part: &Part<S>,
         deed: &Deed,
@@ -351,6 +380,7 @@ impl<S: Times> Partition<S> {
         let mut foreign = later.filter(|(stamp, _)| {
             (stamp.region == self.region || others.shows(stamp, self.region))
                 && !since.shows(stamp, self.region)
+                && !(stamp.region == self.region && terms.hides(stamp, self.region))
                 && !part.own.contains(&stamp.transaction)
         });
         Ok(foreign.all(|(_, foreign)| deed.withstands(&foreign)))
