@@ -83,7 +83,7 @@ impl Scene {
         self.world.run_ms(2_000);
     }
 
-    fn pessimistic_here(&self) -> usize {
+    fn pessimistic_here(&self) -> u64 {
         let of = |number| self.world.node(coordinator(HERE, number)).as_coordinator().expect("it is one");
         (0..2).map(|number| of(number).pessimistic_sessions().0).sum()
     }

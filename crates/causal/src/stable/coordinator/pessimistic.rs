@@ -25,8 +25,11 @@ pub(super) type Missing = BTreeSet<(u16, RegionId)>;
 
 impl<S: Times> Coordinator<S> {
     /// How many sessions are pessimistic, and how often one became so.
-    pub fn pessimistic_sessions(&self) -> (usize, u64) {
-        (self.threads.values().filter(|thread| thread.abandoned.is_some()).count(), self.degraded)
+    pub fn pessimistic_sessions(&self) -> (u64, u64) {
+        let shown = self.shown_here();
+        let abandoned = self.threads.values().filter_map(|thread| thread.abandoned);
+        let now = abandoned.filter(|abandoned| !abandoned.missing(shown).is_empty()).count();
+        (now as u64, self.degraded)
     }
 
     pub(super) fn is_pessimistic(&self, session: SessionId) -> bool {
@@ -36,6 +39,11 @@ impl<S: Times> Coordinator<S> {
     /// What the region can show without waiting for another one.
     fn stable_here(&self) -> S {
         self.received_by(&BTreeSet::new()).newest(self.stable)
+    }
+
+    /// The same, with everything of the region itself.
+    fn shown_here(&self) -> S {
+        self.stable_here().reaching(self.region, Timestamp::MAX)
     }
 
     /// Up to where a partition has received a region.
@@ -119,7 +127,7 @@ impl<S: Times> Coordinator<S> {
 
     /// Once every partition has received what was abandoned, the session has lost nothing.
     pub(super) fn promote_if_shown(&mut self, session: SessionId) {
-        let shown = self.stable_here().reaching(self.region, Timestamp::MAX);
+        let shown = self.shown_here();
         if self.thread(session).abandoned.is_some_and(|abandoned| abandoned.missing(shown).is_empty()) {
             self.promote(session);
         }
