@@ -89,8 +89,9 @@ impl Times for Snapshot {
     }
 
     /// Corrections 43: what no pessimistic session is shown, also if it is local.
-    fn lacks_needs_of(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
-        !stamp.depends_on.is_within(&self.reaching(region, Timestamp::MAX).0)
+    fn hides(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
+        let with_own = self.reaching(region, Timestamp::MAX).0;
+        stamp.at <= with_own.of(stamp.region) && !stamp.depends_on.is_within(&with_own)
     }
 
     fn with(self, depends_on: Entries) -> Self {

@@ -93,9 +93,9 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         Vec::new()
     }
 
-    /// True if the snapshot leaves an effect of `region` itself out, whatever its place, as it depends on something of another
-    /// region that the snapshot does not show: only with [`Times::OPTIMISTIC`].
-    fn lacks_needs_of(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool {
+    /// True for an effect that what is written in `region` on this snapshot counts as observed by its place, but that the snapshot
+    /// does not show, as it depends on something of another region that is missing: only with [`Times::OPTIMISTIC`].
+    fn hides(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool {
         let _ = (stamp, region);
         false
     }

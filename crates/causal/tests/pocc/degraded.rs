@@ -145,25 +145,38 @@ fn an_optimistic_item_is_hidden_until_it_is_stable() {
     assert_eq!(reads_what_a_dependent_session_wrote(mutants), "\"v\"", "the mistake is seen");
 }
 
-/// No write of either session is lost, whichever did not see the other's.
+/// No write of either session is lost, whichever did not see the other's: what would be another one with them is refused at once.
 #[test]
-fn hidden_and_pessimistic_writes_are_merged() {
+fn writes_beside_hidden_ones_are_merged_or_refused() {
     let mut scene = Scene::cut(Mutants::default());
-    let (optimistic, client) = (scene.dependent(), scene.pessimistic());
+    let (optimistic, client, middle) = (scene.dependent(), scene.pessimistic(), scene.session(MIDDLE));
     let hidden = [blind_step("count", increment(5)), blind_step("set", add("hidden"))];
     optimistic.many(&mut scene.world, &hidden);
-    scene.set(optimistic, "typed", "hidden");
-    assert_eq!(client.one(&mut scene.world, "count", increment(1)), "(integer) 1");
+    assert_eq!(scene.get(middle, "about"), "\"they are new\"");
+    middle.many(&mut scene.world, &[blind_step("remote", add("hidden"))]);
+    scene.world.run_ms(100);
+    for key in ["typed", "replaced"] {
+        scene.set(optimistic, key, "hidden");
+    }
+    let begun = scene.world.now;
+    client.many(&mut scene.world, &[blind_step("count", increment(1))]);
     assert_eq!(client.one(&mut scene.world, "set", add("shown")), "(integer) 1");
-    assert_eq!(client.one(&mut scene.world, "set", remove("hidden")), "(integer) 0");
-    let refused = client.one(&mut scene.world, "typed", add("x"));
-    assert!(refused.starts_with("-WRONGTYPE"), "it would be lost: {refused}");
+    scene.set(client, "replaced", "shown");
+    assert_eq!(client.one(&mut scene.world, "remote", MEMBERS), "{}");
+    let in_the_way = [("set", remove("hidden")), ("remote", remove("hidden")), ("typed", add("x"))];
+    for (key, in_the_way) in in_the_way.into_iter().chain([("count", increment(1))]) {
+        let refused = client.one(&mut scene.world, key, in_the_way);
+        assert!(refused.starts_with(&format!("-UNAVAILABLE key '{key}'")), "{refused}");
+    }
+    assert!(scene.world.now - begun < 200_000, "nobody waits");
     scene.heal();
     for region in [HERE, MIDDLE, FAR] {
         let reader = scene.session(region);
         assert_eq!(scene.get(reader, "count"), "\"6\"");
         assert_eq!(reader.one(&mut scene.world, "set", MEMBERS), "{\"hidden\", \"shown\"}");
+        assert_eq!(reader.one(&mut scene.world, "remote", MEMBERS), "{\"hidden\"}");
         assert_eq!(scene.get(reader, "typed"), "\"hidden\"");
+        assert_eq!(scene.get(reader, "replaced"), "\"shown\"");
     }
 }
 

@@ -25,9 +25,9 @@ struct Terms<S> {
 }
 
 impl<S: Times> Terms<S> {
-    /// True if an effect of this region is not there for the transaction (Corrections 43).
+    /// True if an effect is not there for a transaction in this region, although its place is (Corrections 43).
     fn hides(&self, stamp: &Stamp<S::Depends>, region: RegionId) -> bool {
-        self.pessimistic && self.snapshot.lacks_needs_of(stamp, region)
+        self.pessimistic && self.snapshot.hides(stamp, region)
     }
 }
 
@@ -194,7 +194,11 @@ impl<S: Times> Partition<S> {
                         known = false;
                         continue;
                     }
-                    Deed::blind(effect.clone())
+                    let deed = Deed::blind(effect.clone());
+                    if pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
+                        self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    }
+                    deed
                 }
                 Work::Evaluate { step, operation, blind } => {
                     known = false;
@@ -221,7 +225,8 @@ impl<S: Times> Partition<S> {
                         Some(settlement) => settlement.effects() == *effects,
                         None => self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?,
                     };
-                    if !stands || self.is_of_a_hidden_type(terms, hash, &part.key, effects, &before) {
+                    self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    if !stands {
                         return Err(Vote::Changed { key: (*part.key).into() });
                     }
                     deed
@@ -280,17 +285,33 @@ impl<S: Times> Partition<S> {
         seen.is_some_and(|seen| seen != kind)
     }
 
-    /// True if effects that were chosen without what is hidden from a transaction would be lost on top of that.
-    fn is_of_a_hidden_type(
-        &mut self,
+    /// What a pessimistic session writes counts as having observed all of its region before it, and of the others all up to its
+    /// snapshot's entries; also what the session does not see of that. So it must be the same with it, or replace all of it
+    /// (Corrections 43 and 70).
+    fn withstands_hidden(
+        &self,
         terms: &Terms<S>,
         hash: KeyHash,
         key: &[u8],
-        effects: &[Box<[u8]>],
-        before: &[Box<[u8]>],
-    ) -> bool {
-        terms.pessimistic
-            && effects.iter().any(|effect| self.is_of_another_type(terms, hash, key, effect, before))
+        deed: &Deed,
+    ) -> Result<(), Vote<S::Depends>> {
+        if !terms.pessimistic {
+            return Ok(());
+        }
+        let mut effects = self.store.effects_beyond(hash, key, None);
+        let in_the_way =
+            effects.find(|(stamp, effect)| terms.hides(stamp, self.region) && !deed.withstands(effect));
+        let Some((stamp, _)) = in_the_way else { return Ok(()) };
+        if self.has_received(S::default().with(stamp.depends_on)) {
+            // Other partitions will soon have received it, too.
+            return Err(Vote::Conflict { key: key.into(), raise: S::Depends::default() });
+        }
+        let text = format!(
+            "key '{}' holds writes that this session does not see, because they depend on a region that is cut off; nothing \
+             was done; SET replaces them",
+            String::from_utf8_lossy(key)
+        );
+        Err(Vote::Refused { error: Error::new(ErrorCode::Unavailable, text) })
     }
 
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
@@ -354,12 +375,10 @@ impl<S: Times> Partition<S> {
         let effects = evaluation.run(&mut self.store, visible, bounds, ahead, random, &mut reply).map_err(
             |malformed| Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) },
         )?;
-        if self.is_of_a_hidden_type(terms, evaluation.hash, evaluation.key, &effects, evaluation.before) {
-            let text = "the key holds another type for sessions that see more than this one, until regions are connected";
-            return Err(Vote::Refused { error: Error::new(ErrorCode::WrongType, text) });
-        }
+        let deed = Deed { operation: Some(evaluation.operation.into()), whole: false, effects };
+        self.withstands_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
         gained.answers.push(Answer::new(step, reply));
-        Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
+        Ok(deed)
     }
 
     /// True if nothing of this region that `since` does not show matters to the deed, nor of another region what `others`
