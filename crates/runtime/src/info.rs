@@ -131,7 +131,10 @@ fn lags(process: &Process, out: &mut String) {
         };
         let sent: String =
             lag.sent.iter().map(|(region, bytes)| format!(",sent_{region}_bytes={bytes}")).collect();
-        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}{sent}{waits}{degraded}", lag.snapshot_ms));
+        line(
+            out,
+            format_args!("causal_{name}:snapshot_age_ms={}{regions}{sent}{waits}{degraded}", lag.snapshot_ms),
+        );
     }
 }
 

@@ -386,9 +386,7 @@ impl<D: Deployment> World<D> {
 
 /// True for the error by which a session learns that it goes on with less than it had seen.
 fn is_degraded(reply: &ReplyBuf) -> bool {
-    reply
-        .elements()
-        .any(|element| matches!(element, Reply::Error(Error { code: ErrorCode::Degraded, .. })))
+    reply.elements().any(|element| matches!(element, Reply::Error(Error { code: ErrorCode::Degraded, .. })))
 }
 
 /// True for the error by which a session learns that a region was evicted with what it had written there.

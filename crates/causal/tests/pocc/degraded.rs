@@ -22,15 +22,21 @@ struct Scene {
     sessions: u64,
 }
 
+/// Three regions of two partitions with two coordinators each.
+pub fn world(options: Options, seed: u64) -> World {
+    let of_region = |region: u16| {
+        let name = ["here", "middle", "far"][usize::from(region)];
+        RegionTopology::full(name, (0..2).map(|index| replica(region, index)))
+    };
+    let regions = (0..3).map(of_region).collect();
+    World::of(Topology { regions, keyspace: KEYSPACE, seed: SEED }, 2, options, seed)
+}
+
 impl Scene {
     fn cut(mutants: Mutants) -> Self {
         let declare_after = Duration::from_millis(DECLARED_MS);
         let options = Options { scope: Scope::Session, declare_after, mutants, ..Options::default() };
-        let of_region = |region: u16| {
-            RegionTopology::full(["here", "middle", "far"][usize::from(region)], (0..2).map(|i| replica(region, i)))
-        };
-        let regions = (0..3).map(of_region).collect();
-        let mut world = World::of(Topology { regions, keyspace: KEYSPACE, seed: SEED }, 2, options, 1);
+        let mut world = world(options, 1);
         world.run_ms(200);
         let mut scene = Scene { world, keys: [0, 1].map(|index| key_in(index, 2, "k")), sessions: 0 };
         let (far, middle) = (scene.session(FAR), scene.session(MIDDLE));
@@ -202,7 +208,8 @@ fn a_token_of_a_pessimistic_session_tells_what_it_abandoned_too() {
     let mut scene = Scene::cut(Mutants::default());
     let client = scene.pessimistic();
     scene.set(client, "mine", "v");
-    let token = client.ask(&mut scene.world, Request::Context { session: client.session, ask: ContextAsk::Token });
+    let token =
+        client.ask(&mut scene.world, Request::Context { session: client.session, ask: ContextAsk::Token });
     let token = token.trim_matches('"').to_owned();
     let restore = |scene: &mut Scene, client: Client| {
         let ask = ContextAsk::Restore { token: token.as_bytes(), timeout: Duration::from_secs(1) };

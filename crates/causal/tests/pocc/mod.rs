@@ -4,6 +4,7 @@
 #[path = "../wren/client.rs"]
 mod client;
 mod degraded;
+mod random;
 #[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;

@@ -74,7 +74,8 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn is_cut_off(&self, now: Now, running: &Running<S>) -> bool {
         let missing = self.missing_for(running);
         let is_declared = |of| self.declared.get(of).is_some_and(|at| *at == self.received_of(*of));
-        let has_waited = now.instant + self.options.give_up_after >= running.deadline + self.options.declare_after;
+        let has_waited =
+            now.instant + self.options.give_up_after >= running.deadline + self.options.declare_after;
         (has_waited && !missing.is_empty()) || missing.iter().any(is_declared)
     }
 

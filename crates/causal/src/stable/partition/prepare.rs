@@ -13,7 +13,9 @@ use mvcc::Bounds;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use types::{Address, Error, ErrorCode, KeyHash, RegionId, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId};
+use types::{
+    Address, Error, ErrorCode, KeyHash, RegionId, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId,
+};
 
 /// What a `Prepare` asks for, beside the work.
 struct Terms<S> {
@@ -223,7 +225,9 @@ impl<S: Times> Partition<S> {
                     let settled = self.settle(hash, &part.key, operation);
                     let stands = match settled {
                         Some(settlement) => settlement.effects() == *effects,
-                        None => self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?,
+                        None => {
+                            self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?
+                        }
                     };
                     self.withstands_hidden(terms, hash, &part.key, &deed)?;
                     if !stands {
@@ -328,7 +332,8 @@ impl<S: Times> Partition<S> {
         }
         let newest = self.store.stamps_beyond(hash, &part.key, terms.snapshot.bounds(self.region));
         let mut raise = S::Depends::default();
-        let is_there = |stamp: &Stamp<S::Depends>| stamp.region == self.region && !terms.hides(stamp, self.region);
+        let is_there =
+            |stamp: &Stamp<S::Depends>| stamp.region == self.region && !terms.hides(stamp, self.region);
         for stamp in newest.filter(is_there) {
             if !terms.snapshot.shows_all_of(stamp.depends_on) {
                 raise = raise.of_either(stamp.depends_on);
