@@ -174,6 +174,8 @@ fn writes_beside_hidden_ones_are_merged_or_refused() {
         let refused = client.one(&mut scene.world, key, in_the_way);
         assert!(refused.starts_with(&format!("-UNAVAILABLE key '{key}'")), "{refused}");
     }
+    let blind = client.many(&mut scene.world, &[blind_step("typed", add("x"))]);
+    assert!(blind.starts_with("-UNAVAILABLE key 'typed'"), "it would be lost: {blind}");
     assert!(scene.world.now - begun < 200_000, "nobody waits");
     scene.heal();
     for region in [HERE, MIDDLE, FAR] {

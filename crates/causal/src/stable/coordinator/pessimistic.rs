@@ -128,8 +128,8 @@ impl<S: Times> Coordinator<S> {
 
     /// Once every partition has received what was abandoned, the session has lost nothing.
     pub(super) fn promote_if_shown(&mut self, session: SessionId) {
-        let shown = self.shown_here();
-        if self.thread(session).abandoned.is_some_and(|abandoned| abandoned.missing(shown).is_empty()) {
+        let Some(abandoned) = self.thread(session).abandoned else { return };
+        if abandoned.missing(self.shown_here()).is_empty() {
             self.promote(session);
         }
     }

@@ -191,14 +191,14 @@ impl<S: Times> Partition<S> {
                         before.push(encoded(&Effect::DELETE));
                         known = false;
                     }
+                    let deed = Deed::blind(effect.clone());
+                    if pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
+                        self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    }
                     if self.is_of_another_type(terms, hash, &part.key, effect, &before) {
                         // As everywhere, what is outside its type stays as it is.
                         known = false;
                         continue;
-                    }
-                    let deed = Deed::blind(effect.clone());
-                    if pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
-                        self.withstands_hidden(terms, hash, &part.key, &deed)?;
                     }
                     deed
                 }
