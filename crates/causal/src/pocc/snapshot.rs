@@ -201,6 +201,16 @@ mod tests {
         assert_eq!(of(&[9, 20, 5]).whole(), Timestamp(5));
     }
 
+    /// Corrections 43: local items are hidden for what they depend on, as remote ones are.
+    #[test]
+    fn a_pessimistic_session_counts_as_having_observed_what_is_hidden_from_it() {
+        let snapshot = of(&[9, 20, 5]);
+        assert!(!snapshot.hides(&stamp(30, 0, &[8, 20, 5]), HERE), "the session is to see it");
+        assert!(snapshot.hides(&stamp(30, 0, &[8, 20, 6]), HERE));
+        assert!(snapshot.hides(&stamp(20, 1, &[8, 0, 6]), HERE));
+        assert!(!snapshot.hides(&stamp(21, 1, &[8, 0, 6]), HERE), "its place is above, too");
+    }
+
     /// Corrections 75: an effect resets what it observed of each region, and nothing else.
     #[test]
     fn an_effect_tells_what_it_observed_of_each_region() {
