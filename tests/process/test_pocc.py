@@ -92,30 +92,84 @@ def test_a_token_waits_elsewhere_for_what_it_depends_on(regions):
             assert there.get("moved") == str(number), f"it takes {SLOW_MS} ms to arrive"
 
 
-def test_a_cut_delays_only_reads_that_need_what_is_missing(regions):
-    """c's write reaches b, and b's that depends on it reaches a; c's does not."""
-    with session(regions, "c") as far, session(regions, "b") as middle, session(regions, "a") as here:
-        keys = [f"missing:{number}" for number in range(8)]
-        for key in keys:
-            far.set(key, "old")
-        for key in keys:
-            wait_until(lambda: here.get(key) == "old")
-        regions.do("cut a c")
-        try:
-            for key in keys:
+def told(client: redis.Redis, key: str) -> str:
+    """What is read, or the error."""
+    try:
+        return f"read {client.get(key)}"
+    except redis.exceptions.ResponseError as error:
+        return str(error)
+
+
+class MissingWrites:
+    """c's writes of `keys` reach b, and b's `about` that depends on them reaches a; c's do not."""
+
+    def __init__(self, cluster, name: str):
+        self.cluster, self.about = cluster, f"{name}:about"
+        self.keys = [f"{name}:{number}" for number in range(8)]
+
+    def __enter__(self):
+        with session(self.cluster, "c") as far, session(self.cluster, "b") as middle, session(self.cluster, "a") as here:
+            for key in self.keys:
+                far.set(key, "old")
+            for key in self.keys:
+                wait_until(lambda: here.get(key) == "old")
+            self.cluster.do("cut a c")
+            for key in self.keys:
                 far.set(key, "new")
-            for key in keys:
+            for key in self.keys:
                 wait_until(lambda: middle.get(key) == "new")
-            middle.set("about", "they are new")
-            with session(regions, "a") as independent:
-                wait_until(lambda: here.get("about") == "they are new")
-                assert {independent.get(key) for key in keys} == {"old"}, "it depends on nothing that is missing"
-                begin = time.monotonic()
-                with pytest.raises(redis.exceptions.ResponseError, match="UNAVAILABLE.*of region c .*not received"):
-                    here.get(keys[0])
-                assert time.monotonic() - begin < 15
-                assert independent.get("about") == "they are new"
-        finally:
-            regions.do("heal")
-        for key in keys:
-            wait_until(lambda: answers(here) and here.get(key) == "new")
+            middle.set(self.about, "they are new")
+        return self
+
+    def __exit__(self, *_):
+        self.cluster.do("heal")
+
+    def dependent(self) -> redis.Redis:
+        """A session in a that depends on what a lacks."""
+        wait_until(self.has_arrived)
+        client = session(self.cluster, "a")
+        assert client.get(self.about) == "they are new"
+        return client
+
+    def has_arrived(self) -> bool:
+        with session(self.cluster, "a") as client:
+            return client.get(self.about) is not None
+
+
+def test_a_cut_delays_only_reads_that_need_what_is_missing(regions):
+    with MissingWrites(regions, "delayed") as missing:
+        with missing.dependent() as here, session(regions, "a") as independent:
+            assert {independent.get(key) for key in missing.keys} == {"old"}, "it depends on nothing that is missing"
+            begin = time.monotonic()
+            refusal = told(here, missing.keys[0])
+            assert time.monotonic() - begin < 15
+            assert refusal.startswith("DEGRADED") and "of region c " in refusal, refusal
+            assert independent.get(missing.about) == "they are new"
+
+
+def test_a_session_goes_on_without_a_region_that_is_cut_off(regions):
+    with MissingWrites(regions, "degraded") as missing:
+        here, second = missing.dependent(), missing.dependent()
+        assert told(here, missing.keys[0]).startswith("DEGRADED")
+        begin = time.monotonic()
+        assert told(second, missing.keys[0]).startswith("DEGRADED")
+        assert time.monotonic() - begin < 2, "it is known that the region is cut off"
+        begin = time.monotonic()
+        assert {here.get(key) for key in missing.keys} == {"old"}
+        assert here.get(missing.about) is None
+        here.set("degraded:mine", "1")
+        assert here.incr("degraded:mine") == 2 and here.get("degraded:mine") == "2"
+        assert second.get("degraded:mine") == "2", "sessions that were told see one another's writes"
+        with here.pipeline(transaction=True) as transaction:
+            transaction.set("degraded:other", "x").mget("degraded:mine", missing.keys[0])
+            assert transaction.execute() == [True, ["2", "old"]]
+        assert time.monotonic() - begin < 2, "nobody waits"
+        figures = ("sessions_pessimistic", "sessions_degraded")
+        wait_until(lambda: all(here.info("cluster")["causal_pocc"].get(figure, 0) >= 2 for figure in figures))
+    for key, value in [(missing.about, "they are new"), ("degraded:mine", "2"), *((key, "new") for key in missing.keys)]:
+        wait_until(lambda: told(here, key) == f"read {value}")
+    for region in REGIONS:
+        with session(regions, region) as client:
+            wait_until(lambda: client.get("degraded:mine") == "2" and client.get("degraded:other") == "x")
+    here.close()
+    second.close()

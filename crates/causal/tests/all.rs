@@ -2,6 +2,7 @@
 
 mod hosting;
 mod model;
+mod pocc;
 mod survivors;
 mod wren;
 

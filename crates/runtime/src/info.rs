@@ -125,9 +125,16 @@ fn lags(process: &Process, out: &mut String) {
                 format!(",reads={reads},reads_waited={},read_wait_us={}", lag.waits.waited, lag.waits.micros)
             }
         };
+        let degraded = match lag.degraded {
+            (_, 0) => String::new(),
+            (now, ever) => format!(",sessions_pessimistic={now},sessions_degraded={ever}"),
+        };
         let sent: String =
             lag.sent.iter().map(|(region, bytes)| format!(",sent_{region}_bytes={bytes}")).collect();
-        line(out, format_args!("causal_{name}:snapshot_age_ms={}{regions}{sent}{waits}", lag.snapshot_ms));
+        line(
+            out,
+            format_args!("causal_{name}:snapshot_age_ms={}{regions}{sent}{waits}{degraded}", lag.snapshot_ms),
+        );
     }
 }
 
@@ -347,6 +354,22 @@ fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
         "counter",
         "For how long these waited, in microseconds, all together.",
         &waits(|lag| lag.waits.micros),
+    );
+    let degraded = |value: fn(&Lag) -> u64| {
+        let values = lags.iter().filter(|(_, lag)| lag.degraded.1 > 0);
+        values.map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), value(lag))).collect::<Vec<_>>()
+    };
+    metric(
+        "sessions_pessimistic",
+        "gauge",
+        "Sessions that depend on a region that is cut off, and see what is stable without it.",
+        &degraded(|lag| lag.degraded.0),
+    );
+    metric(
+        "sessions_degraded_total",
+        "counter",
+        "How often a session began to.",
+        &degraded(|lag| lag.degraded.1),
     );
 }
 

@@ -33,6 +33,8 @@ pub struct Run {
     pub trace: Vec<String>,
     /// What clients did and saw.
     pub history: Vec<Transaction>,
+    /// How often a session was told that it goes on with less than it had seen.
+    pub degraded: usize,
     /// What the checks found.
     pub report: Report,
     /// True if the history, of a causal protocol, was also checked without its claims, and that decided nothing.
@@ -233,6 +235,7 @@ impl<D: Deployment> World<D> {
     pub(crate) fn into_run(mut self, script: &Script, listed: Option<BTreeMap<u16, Vec<ListedLoss>>>) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         self.recorder.merge_pipelines();
+        self.recorder.begin_threads_anew();
         self.recorder.expand_keysets();
         if self.deployment.merges_by_handler() {
             self.recorder.merges_were_handled();
@@ -268,9 +271,9 @@ impl<D: Deployment> World<D> {
         let undecided_unclaimed = unclaimed.is_some_and(|unclaimed| unclaimed.undecided);
         report.ok = report.violations.is_empty();
         let script = Script { plans: Some(self.began), ..script.clone() };
-        let history = self.recorder.history;
+        let (history, degraded) = (self.recorder.history, self.recorder.degraded.len());
         let gave_up = searched == Some(SearchOutcome::GaveUp);
-        Run { script, trace_hash, trace, history, report, undecided_unclaimed, gave_up }
+        Run { script, trace_hash, trace, history, degraded, report, undecided_unclaimed, gave_up }
     }
 }
 

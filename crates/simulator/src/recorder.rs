@@ -33,6 +33,8 @@ pub(crate) struct Recorder {
     claimed: BTreeMap<[u64; 3], usize>,
     /// The regions that took part in transactions, where there may be several.
     parts: BTreeMap<[u64; 3], RegionSet>,
+    /// The transactions whose sessions went on with less than they had seen, and were told so.
+    pub degraded: BTreeSet<usize>,
     /// What some instance has ended without effects.
     aborted: BTreeSet<[u64; 3]>,
     keys: KnownKeys,
@@ -177,6 +179,21 @@ impl Recorder {
     /// The client was told with it that what its session had written is given up.
     pub fn told_of_loss(&mut self, place: usize) {
         self.history[place].told_of_loss = true;
+    }
+
+    /// Whoever was told that his session goes on with less than it had seen is a causal thread of its own from then on, which has
+    /// taken over no context (HA-POCC). Nothing is recorded after it.
+    pub fn begin_threads_anew(&mut self) {
+        let mut last = self.history.iter().map(|transaction| transaction.session).max().unwrap_or(0);
+        for place in &self.degraded {
+            let Transaction { session, responded, .. } = self.history[*place];
+            last += 1;
+            for later in self.history[place + 1..].iter_mut().filter(|later| later.session == session) {
+                later.session = last;
+                // It was asked for before.
+                later.follows = later.follows.filter(|_| Some(later.invoked) >= responded);
+            }
+        }
     }
 
     /// The client learned the outcome, or gives up waiting for it.

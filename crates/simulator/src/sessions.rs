@@ -266,6 +266,10 @@ impl<D: Deployment> World<D> {
         if tells_of_loss(reply) {
             self.recorder.told_of_loss(place);
         }
+        if is_degraded(reply) {
+            self.recorder.degraded.insert(place);
+            self.clients[client].follows = None;
+        }
         match (stage, context) {
             (Stage::Give, _) => self.take_down_context(client, place, reply),
             (Stage::Take, Some(context)) => self.take_over(client, place, &context, reply),
@@ -378,6 +382,11 @@ impl<D: Deployment> World<D> {
             }
         }
     }
+}
+
+/// True for the error by which a session learns that it goes on with less than it had seen.
+fn is_degraded(reply: &ReplyBuf) -> bool {
+    reply.elements().any(|element| matches!(element, Reply::Error(Error { code: ErrorCode::Degraded, .. })))
 }
 
 /// True for the error by which a session learns that a region was evicted with what it had written there.

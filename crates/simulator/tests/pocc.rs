@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_keeps_its_promise, options};
-use anabranch_simulator::{Feature, PoccDeployment};
+use anabranch_simulator::{Feature, PoccDeployment, Script, simulate};
 use causal::pocc::{Mutant, Mutants, Options};
 use std::ops::RangeInclusive;
 
@@ -46,4 +46,23 @@ fn a_bound_that_the_clock_forgets_is_caught() {
 #[test]
 fn a_slice_that_ignores_the_local_entry_is_caught() {
     assert_caught(&[], 1..=50, Mutant::LocalEntryIgnored);
+}
+
+/// HA-POCC: links are cut for long enough that sessions go on without what is missing, and are promoted: what they see is checked.
+#[test]
+fn sessions_go_on_without_what_is_missing() {
+    let degraded = |seed| {
+        let deployment = PoccDeployment::default();
+        let script = Script::draw("pocc", &deployment, seed, &[Feature::Partitions]);
+        let run = simulate(deployment, &script, Default::default(), false);
+        assert!(run.report.ok, "seed {seed}: {:#?}", run.report.violations);
+        run.degraded
+    };
+    assert!((1..=12).map(degraded).sum::<usize>() > 0);
+}
+
+/// Corrections 43: an item of an optimistic session is shown to a pessimistic one without what it depends on, because it is local.
+#[test]
+fn a_local_item_that_is_always_visible_is_caught() {
+    assert_caught(&[Feature::Partitions], 1..=60, Mutant::LocalAlwaysVisible);
 }

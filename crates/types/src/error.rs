@@ -63,6 +63,9 @@ codes! {
     Scripted = 18 "",
     /// A command names a type that this process has not heard of. Clients read the same word as for any bad input.
     UnknownType = 19 "ERR",
+    /// A region is cut off on which the session depends; nothing happened. The session goes on with what is stable in its own
+    /// region: read again what the next request relies on.
+    Degraded = 20 "DEGRADED",
 }
 
 /// An error reply: `CODE message`.

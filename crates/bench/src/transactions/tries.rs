@@ -46,7 +46,7 @@ pub(crate) fn refusal(reply: &Value) -> Result<(), Trouble> {
     let Some(error) = reply.as_error() else { return Ok(()) };
     match error.split_whitespace().next().unwrap_or_default() {
         "UNKNOWNOUTCOME" => Err(Trouble::Said(End::Unknown)),
-        "CONFLICT" | "UNAVAILABLE" | "EXECABORT" | "LOADING" | "SNAPSHOTTOOOLD" => {
+        "CONFLICT" | "UNAVAILABLE" | "EXECABORT" | "LOADING" | "SNAPSHOTTOOOLD" | "DEGRADED" => {
             Err(Trouble::Said(End::Failed))
         }
         _ => Err(Trouble::Refused(error.into_owned())),

@@ -153,6 +153,8 @@ pub(super) fn lag<'n, S: Times>(nodes: impl Iterator<Item = &'n Node<S>> + Clone
     let mut lag = Lag { waits, ..Lag::default() };
     for coordinator in nodes.clone().filter_map(Node::as_coordinator) {
         lag.snapshot_ms = age(coordinator.stable().readable().whole());
+        let (now, ever) = coordinator.pessimistic_sessions();
+        lag.degraded = (lag.degraded.0 + now, lag.degraded.1 + ever);
     }
     let partitions = nodes.filter_map(Node::as_partition);
     for (region, at) in partitions.flat_map(Partition::received_of_regions) {

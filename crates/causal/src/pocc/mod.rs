@@ -4,7 +4,8 @@
 //! # Guarantee
 //! A transaction reads a causal snapshot of what its region has received, and never less than its session depends on; all
 //! regions perform the same effects in the same order. A read waits only for what its session depends on and the partition
-//! lacks; after some seconds it fails and names the region.
+//! lacks; after some seconds it fails and names the region, and the session goes on with what is stable in its own, until the
+//! regions are connected again (HA-POCC).
 //!
 //! # Flow
 //! ```text

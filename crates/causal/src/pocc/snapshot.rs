@@ -88,6 +88,12 @@ impl Times for Snapshot {
         regions.filter(|region| self.0.of(*region) > received.0.of(*region)).collect()
     }
 
+    /// Corrections 43: what no pessimistic session is shown, also if it is local.
+    fn hides(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
+        let with_own = self.reaching(region, Timestamp::MAX).0;
+        stamp.at <= with_own.of(stamp.region) && !stamp.depends_on.is_within(&with_own)
+    }
+
     fn with(self, depends_on: Entries) -> Self {
         self.newest(Snapshot(depends_on))
     }
@@ -193,6 +199,16 @@ mod tests {
     fn garbage_is_what_is_below_the_minimum_of_all_snapshots() {
         assert_eq!(of(&[9, 20, 5]).oldest(of(&[7, 30, 6])), of(&[7, 20, 5]));
         assert_eq!(of(&[9, 20, 5]).whole(), Timestamp(5));
+    }
+
+    /// Corrections 43: local items are hidden for what they depend on, as remote ones are.
+    #[test]
+    fn a_pessimistic_session_counts_as_having_observed_what_is_hidden_from_it() {
+        let snapshot = of(&[9, 20, 5]);
+        assert!(!snapshot.hides(&stamp(30, 0, &[8, 20, 5]), HERE), "the session is to see it");
+        assert!(snapshot.hides(&stamp(30, 0, &[8, 20, 6]), HERE));
+        assert!(snapshot.hides(&stamp(20, 1, &[8, 0, 6]), HERE));
+        assert!(!snapshot.hides(&stamp(21, 1, &[8, 0, 6]), HERE), "its place is above, too");
     }
 
     /// Corrections 75: an effect resets what it observed of each region, and nothing else.

@@ -77,6 +77,9 @@ pub enum Message<S: Times> {
         regions: RegionSet,
         /// True when there is no other participant: the proposal is the decision.
         alone: bool,
+        /// Its session is shown only what is stable in its region: what depends on more is not there for it, also if it is
+        /// of the own region.
+        pessimistic: bool,
         /// Work on keys of this partition.
         parts: Vec<Part<S>>,
         /// Work on all its keys.
@@ -258,7 +261,7 @@ wire_enum!(Message<S: Times> {
     1 => StartTxResp { stable, received },
     2 => SliceReq { id, round, snapshot, fresh, now_millis, parts, whole },
     3 => SliceResp { id, round, outcome },
-    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, parts, whole },
+    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, pessimistic, parts, whole },
     5 => PrepareResp { id, vote },
     6 => Commit { id, at },
     7 => CommitResp { id, at },

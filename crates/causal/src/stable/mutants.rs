@@ -98,6 +98,9 @@ pub enum Mutant {
     LocalEntryIgnored,
     /// A read does not join what its session depends on (POCC, Algorithm 1, lines 4 and 5).
     ReadsNotTracked,
+    /// What is of the own region is shown whatever it depends on, as in Cure, where it depends on stable things only
+    /// (Corrections 43).
+    LocalAlwaysVisible,
     /// What has arrived of other regions is in the log by its effects only.
     HeardNotLogged,
 }

@@ -162,6 +162,9 @@ pub struct Options {
     pub retry_after: Duration,
     /// After how long a coordinator gives a request up.
     pub give_up_after: Duration,
+    /// Where snapshots show what is not stable: after how long a request that waits for what another region has not sent
+    /// declares that region cut off (the thesis, section 3.7.1).
+    pub declare_after: Duration,
     /// After how long without a decision a participant asks the decider, and the decider aborts.
     pub doubt_after: Duration,
     /// How long the snapshots of a silent coordinator are kept readable.
@@ -214,6 +217,7 @@ impl Default for Options {
             suspect_after: Duration::from_millis(500),
             retry_after: Duration::from_millis(100),
             give_up_after: Duration::from_secs(5),
+            declare_after: Duration::from_secs(5),
             doubt_after: Duration::from_secs(1),
             lease: Duration::from_secs(10),
             open_for: Duration::from_secs(60),

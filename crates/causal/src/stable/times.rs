@@ -93,6 +93,13 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         Vec::new()
     }
 
+    /// True for an effect that what is written in `region` on this snapshot counts as observed by its place, but that the snapshot
+    /// does not show, as it depends on something of another region that is missing: only with [`Times::OPTIMISTIC`].
+    fn hides(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool {
+        let _ = (stamp, region);
+        false
+    }
+
     /// These, and what an effect depends on that says this of itself: only with [`Times::OPTIMISTIC`].
     fn with(self, depends_on: Self::Depends) -> Self {
         let _ = depends_on;

@@ -7,7 +7,7 @@ mod expiry;
 mod faults;
 mod heal;
 mod mutants;
-mod operations;
+pub mod operations;
 mod pipelines;
 mod promises;
 mod random;

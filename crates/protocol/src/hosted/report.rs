@@ -37,6 +37,9 @@ pub struct Lag {
     pub sent: BTreeMap<String, u64>,
     /// How much reads waited here for their snapshots, in protocols where they do.
     pub waits: Waits,
+    /// How many sessions see only what is stable in the region, because they depend on a region that is cut off; and how often one
+    /// began to.
+    pub degraded: (u64, u64),
 }
 
 /// How much reads have waited for their snapshots.

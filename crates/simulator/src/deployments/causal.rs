@@ -21,6 +21,9 @@ use types::{
 /// Short, so that horizons rise and what is below them is folded within a run.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// In half of the runs a region counts as cut off when a request has waited for so long for what it has not sent.
+const DECLARED: Duration = Duration::from_millis(300);
+
 /// Of the state as much goes over at a time there: hardly more than a key.
 const SMALL_PIECE: usize = 1;
 
@@ -268,6 +271,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { claims: true, pipelined, lease, ..set(setting, self.options) };
         let options = with_fan_out(options, setting.layout);
+        // Where it is short, cuts last for longer, and sessions go on without what is missing.
+        let is_short = setting.hash_seed.0.is_multiple_of(2);
+        let declare_after = if is_short { DECLARED } else { options.declare_after };
+        let options = Options { declare_after, ..options };
         let options = if setting.small_queues { with_small_queues(options, setting) } else { options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {
@@ -353,12 +360,13 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         !S::FOLLOWS
     }
 
-    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. One clock that
+    /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. Where sessions know
+    /// what they depend on, each is a thread of its own. One clock that
     /// leaps is enough to wait for, and where nothing comes to rest there is nothing to say of convergence.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
             BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, Keyset, LostDisks,
-            OneClockLeaps, Reconfiguration,
+            OneClockLeaps, Reconfiguration, SharedThreads,
         };
         const LACKS: &[Feature] = &[
             ClockLeaps,
@@ -371,11 +379,13 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
             Reconfiguration,
             FadingRegions,
             Eviction,
+            SharedThreads,
         ];
         let offered = match (S::EVICTS, S::UNIVERSAL) {
-            (true, true) => 2,
-            (true, false) => 1,
-            _ => 0,
+            _ if S::OPTIMISTIC => 0,
+            (true, true) => 3,
+            (true, false) => 2,
+            _ => 1,
         };
         &LACKS[usize::from(S::LEVEL != Level::Convergence)..LACKS.len() - offered]
     }

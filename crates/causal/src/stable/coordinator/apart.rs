@@ -22,6 +22,8 @@ pub(super) enum Reason {
     Key(Box<[u8]>),
     /// It was refused.
     Refused,
+    /// Its session goes on as a pessimistic one, which everybody is told who waited for it.
+    Degraded,
 }
 
 impl Reason {

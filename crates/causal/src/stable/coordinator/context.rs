@@ -12,7 +12,7 @@ impl<S: Times> Coordinator<S> {
     /// Everything that the session has seen and written, for another session.
     pub(super) fn tell_context(&mut self, session: SessionId, id: RequestId, out: &mut Outputs<'_, Node<S>>) {
         let vector = match S::OPTIMISTIC {
-            true => self.thread(session).seen.by_region(self.topology.regions.len()),
+            true => self.seen_in_all(session).by_region(self.topology.regions.len()),
             false => Vec::new(),
         };
         let snapshot = self.stable.begin(self.region, self.given);
@@ -50,6 +50,7 @@ impl<S: Times> Coordinator<S> {
         let others = (1u16..).map(RegionId).zip(others.iter().copied());
         let seen = S::of_partition(RegionId(0), *first, others);
         self.track(session, seen);
+        self.promote(session);
     }
 
     /// Gives the session a causal thread of its own, which knows what the process's knows so far, or lets the process's

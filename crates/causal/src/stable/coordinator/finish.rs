@@ -252,8 +252,9 @@ impl<S: Times> Coordinator<S> {
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get(&number) else { return };
-        if let Some(error) = self.missing_regions(running) {
-            return self.fail(now, number, Reason::Refused, error, out);
+        let missing = self.missing_for(running);
+        if !missing.is_empty() {
+            return self.degrade(now, number, &missing, out);
         }
         let (reason, error) = match &running.phase {
             Phase::Slices { awaited, .. } => self.unavailable(self.silent_of(awaited)),

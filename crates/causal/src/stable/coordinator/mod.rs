@@ -4,7 +4,8 @@
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
 //! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
 //! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
-//! gone for good took part in, `optimistic` of sessions that know what they depend on.
+//! gone for good took part in, `optimistic` of sessions that know what they depend on, `pessimistic` of those whose region is cut off
+//! from that.
 //!
 //! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while clients ask
 //! for anything it subscribes to them at one partition. Requests of one session run one after another; sessions run
@@ -17,6 +18,7 @@ mod draw;
 mod finish;
 mod lost;
 mod optimistic;
+mod pessimistic;
 mod routes;
 mod running;
 mod session;
@@ -74,6 +76,10 @@ pub struct Coordinator<S: Times> {
     last_request: Instant,
     /// What the partitions of the region have received, where snapshots show that.
     received: BTreeMap<u16, S>,
+    /// The regions from which partitions are declared cut off, with what these had received of them then.
+    declared: BTreeMap<(u16, RegionId), Timestamp>,
+    /// How often a session became pessimistic.
+    degraded: u64,
     threads: BTreeMap<Option<SessionId>, Thread<S>>,
     /// Sessions with a thread of their own where the others share one.
     private: BTreeSet<SessionId>,
@@ -120,6 +126,8 @@ impl<S: Times> Coordinator<S> {
             unanswered: 0,
             last_request: Instant::default(),
             received: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            degraded: 0,
             threads: BTreeMap::new(),
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),

@@ -7,11 +7,11 @@
 
 use super::Coordinator;
 use super::ask::Planned;
-use super::running::{Kind, Phase, Running};
+use super::running::{Kind, Running};
 use crate::stable::{Mutant, Times};
 use protocol::Now;
 use std::collections::BTreeSet;
-use types::{Error, ErrorCode, SessionId, Timestamp};
+use types::{SessionId, Timestamp};
 
 impl<S: Times> Coordinator<S> {
     /// What a session depends on. All that is stable in every region may be said to be a part of it, as nobody lacks it.
@@ -22,12 +22,16 @@ impl<S: Times> Coordinator<S> {
 
     /// What these partitions have received, all of the region's if none is named, and what the session depends on.
     fn freshest_of(&mut self, now: Now, session: SessionId, partitions: &BTreeSet<u16>) -> S {
+        let newest = self.dependencies(session).newest(self.received_by(partitions));
+        self.begun(now, session, newest)
+    }
+
+    /// The least that these partitions have received, or all of the region's if none is named.
+    pub(super) fn received_by(&self, partitions: &BTreeSet<u16>) -> S {
         let all = 0..self.topology.partitions();
         let involved = all.filter(|partition| partitions.is_empty() || partitions.contains(partition));
         let received = involved.map(|partition| self.received.get(&partition).copied().unwrap_or_default());
-        let received = received.reduce(S::oldest).unwrap_or_default();
-        let newest = self.dependencies(session).newest(received);
-        self.begun(now, session, newest)
+        received.reduce(S::oldest).unwrap_or_default()
     }
 
     /// A snapshot whose entry of the own region is the latest time that the coordinator knows.
@@ -40,6 +44,7 @@ impl<S: Times> Coordinator<S> {
 
     /// The snapshot of a transaction of which nobody knows yet what it will ask for.
     pub(super) fn open_snapshot(&mut self, now: Now, session: SessionId) -> S {
+        self.promote_if_shown(session);
         let snapshot = self.freshest_of(now, session, &BTreeSet::new());
         let thread = self.thread(session);
         thread.seen = thread.seen.newest(snapshot);
@@ -49,16 +54,17 @@ impl<S: Times> Coordinator<S> {
     /// The snapshot of a transaction known in advance.
     pub(super) fn snapshot_for(&mut self, now: Now, running: &mut Running<S>) -> S {
         let session = running.session;
+        self.promote_if_shown(session);
         running.seen = running.seen.newest(self.dependencies(session));
         let seen = running.seen;
-        if is_fresh(running) {
+        if self.is_fresh(running) {
             return seen;
         }
         let writes_blindly = |step: &Planned| step.is_write() && !step.is_observing();
         if running.watches.is_empty() && running.steps.iter().all(writes_blindly) {
             return self.begun(now, session, seen);
         }
-        let partitions = match running.watches.is_empty() {
+        let partitions = match running.watches.is_empty() && !self.is_pessimistic(session) {
             true => partitions_of(&running.steps).unwrap_or_default(),
             false => BTreeSet::new(),
         };
@@ -88,52 +94,19 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    /// Why a transaction that has waited too long could not go on, if that is because something has not arrived that its session
-    /// depends on (Corrections 43).
-    pub(super) fn missing_regions(&self, running: &Running<S>) -> Option<Error> {
-        if !S::OPTIMISTIC || !matches!(running.phase, Phase::Slices { .. } | Phase::Backoff { .. }) {
-            return None;
-        }
-        let partitions = partitions_of(&running.steps).unwrap_or_default();
-        let (mut regions, mut lacking) = (BTreeSet::new(), BTreeSet::new());
-        for (partition, received) in &self.received {
-            if !partitions.is_empty() && !partitions.contains(partition) {
-                continue;
-            }
-            let missing = running.snapshot.newest(running.seen).missing(*received);
-            let missing = missing.into_iter().filter(|region| *region != self.region);
-            let missing: Vec<&str> = missing.map(|region| self.topology.name(region)).collect();
-            if !missing.is_empty() {
-                lacking.insert(*partition);
-            }
-            regions.extend(missing);
-        }
-        if regions.is_empty() {
-            return None;
-        }
-        let (names, partitions): (Vec<&str>, Vec<String>) =
-            (regions.into_iter().collect(), lacking.iter().map(u16::to_string).collect());
-        let text = format!(
-            "this session depends on writes of region {} that partition {} of this region has not received; nothing was \
-             done; try again when the regions are connected, or in a new session, which does not depend on them",
-            names.join(", "),
-            partitions.join(", ")
-        );
-        Some(Error::new(ErrorCode::Unavailable, text))
+    /// True if one partition chooses the snapshot of what is read: the freshest that it has.
+    pub(super) fn is_fresh(&self, running: &Running<S>) -> bool {
+        S::OPTIMISTIC
+            && !self.is_pessimistic(running.session)
+            && matches!(running.kind, Kind::OneShot)
+            && running.watches.is_empty()
+            && !running.steps.iter().any(Planned::is_observing)
+            && partitions_of(&running.steps).is_some_and(|partitions| partitions.len() == 1)
     }
 }
 
-/// True if one partition chooses the snapshot of what is read: the freshest that it has.
-pub(super) fn is_fresh<S: Times>(running: &Running<S>) -> bool {
-    S::OPTIMISTIC
-        && matches!(running.kind, Kind::OneShot)
-        && running.watches.is_empty()
-        && !running.steps.iter().any(Planned::is_observing)
-        && partitions_of(&running.steps).is_some_and(|partitions| partitions.len() == 1)
-}
-
 /// The partitions that have the keys of these steps; `None` if some are on the whole keyspace.
-fn partitions_of(steps: &[Planned]) -> Option<BTreeSet<u16>> {
+pub(super) fn partitions_of(steps: &[Planned]) -> Option<BTreeSet<u16>> {
     let place = |step: &Planned| match step {
         Planned::Key { partition, .. } => Some(*partition),
         _ => None,

@@ -4,7 +4,6 @@
 use super::apart::Reason;
 use super::ask::{Planned, What, deletion};
 use super::draw;
-use super::optimistic::is_fresh;
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
@@ -291,7 +290,7 @@ impl<S: Times> Coordinator<S> {
             let whole = whole.remove(&partition).unwrap_or_default();
             if !parts.is_empty() || !whole.is_empty() {
                 let (id, snapshot, now_millis) = (self.id(number), running.snapshot, running.now_millis);
-                let fresh = is_fresh(running);
+                let fresh = self.is_fresh(running);
                 let message = Message::SliceReq { id, round: 0, snapshot, fresh, now_millis, parts, whole };
                 questions.push((partition, message));
             }

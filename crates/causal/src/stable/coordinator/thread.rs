@@ -29,6 +29,8 @@ struct Written<D> {
 pub(super) struct Thread<S: Times> {
     /// What it has seen, where sessions know that: the dependency vector of POCC's client.
     pub(super) seen: S,
+    /// What it had seen when it became pessimistic, as long as the region lacks some of that.
+    pub(super) abandoned: Option<S>,
     /// The commit timestamp of the thread's last write: the paper's `hwt`.
     pub(super) highest: Timestamp,
     /// Counts the transactions that went into the cache.
@@ -42,6 +44,7 @@ impl<S: Times> Default for Thread<S> {
     fn default() -> Self {
         Thread {
             seen: S::default(),
+            abandoned: None,
             highest: Timestamp::ZERO,
             epoch: 0,
             cache: BTreeMap::new(),

@@ -96,7 +96,7 @@ impl<S: Times> Coordinator<S> {
         flush: Option<usize>,
     ) -> Preparing<S> {
         let (id, settled, alone) = (self.id(number), self.settled(), participants.len() == 1);
-        let snapshot = running.snapshot;
+        let (snapshot, pessimistic) = (running.snapshot, self.is_pessimistic(running.session));
         let highest = self.thread(running.session).highest.max(snapshot.reach());
         let effects = parts.values().flatten().map(chosen_effects).collect();
         let except = || parts.values().flatten().map(|part| Box::from(&*part.key)).collect();
@@ -113,6 +113,7 @@ impl<S: Times> Coordinator<S> {
                 decider: participants[&decider],
                 regions: running.regions,
                 alone,
+                pessimistic,
                 parts: parts.remove(partition).unwrap_or_default(),
                 whole: whole.clone(),
             };
@@ -410,7 +411,7 @@ impl<S: Times> Coordinator<S> {
             }
             return;
         };
-        if running.request.is_some() && now.instant >= running.deadline {
+        if running.request.is_some() && (now.instant >= running.deadline || self.is_cut_off(now, running)) {
             return self.give_up(now, number, out);
         }
         match &running.phase {

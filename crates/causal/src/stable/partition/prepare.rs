@@ -13,14 +13,24 @@ use mvcc::Bounds;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use types::{Address, Error, KeyHash, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId};
+use types::{
+    Address, Error, ErrorCode, KeyHash, RegionId, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId,
+};
 
 /// What a `Prepare` asks for, beside the work.
 struct Terms<S> {
     id: TransactionId,
     regions: RegionSet,
     snapshot: S,
+    pessimistic: bool,
     now_millis: u64,
+}
+
+impl<S: Times> Terms<S> {
+    /// True if an effect is not there for a transaction in this region, although its place is (Corrections 43).
+    fn hides(&self, stamp: &Stamp<S::Depends>, region: RegionId) -> bool {
+        self.pessimistic && self.snapshot.hides(stamp, region)
+    }
 }
 
 /// What has been worked out of a `Prepare`.
@@ -53,6 +63,7 @@ impl<S: Times> Partition<S> {
             decider,
             regions,
             alone,
+            pessimistic,
             parts,
             whole,
         } = message
@@ -70,7 +81,7 @@ impl<S: Times> Partition<S> {
                 Vote::Aborted
             }
             None => {
-                let terms = Terms { id, regions, snapshot, now_millis };
+                let terms = Terms { id, regions, snapshot, pessimistic, now_millis };
                 match self.consider(now, &terms, highest, &parts, &whole, random) {
                     Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
                     Ok(worked) => self.propose(now, &terms, decider, worked, out),
@@ -180,12 +191,16 @@ impl<S: Times> Partition<S> {
                         before.push(encoded(&Effect::DELETE));
                         known = false;
                     }
+                    let deed = Deed::blind(effect.clone());
+                    if pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
+                        self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    }
                     if self.is_of_another_type(terms, hash, &part.key, effect, &before) {
                         // As everywhere, what is outside its type stays as it is.
                         known = false;
                         continue;
                     }
-                    Deed::blind(effect.clone())
+                    deed
                 }
                 Work::Evaluate { step, operation, blind } => {
                     known = false;
@@ -210,8 +225,11 @@ impl<S: Times> Partition<S> {
                     let settled = self.settle(hash, &part.key, operation);
                     let stands = match settled {
                         Some(settlement) => settlement.effects() == *effects,
-                        None => self.is_unchanged(terms.snapshot, S::default(), hash, part, &deed)?,
+                        None => {
+                            self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?
+                        }
                     };
+                    self.withstands_hidden(terms, hash, &part.key, &deed)?;
                     if !stands {
                         return Err(Vote::Changed { key: (*part.key).into() });
                     }
@@ -220,7 +238,7 @@ impl<S: Times> Partition<S> {
                 Work::Watched { since } => {
                     let deed = Deed { whole: true, ..Deed::default() };
                     // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
-                    if !self.is_unchanged(*since, terms.snapshot, hash, part, &deed)? {
+                    if !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)? {
                         return Err(Vote::Touched);
                     }
                     deed
@@ -271,6 +289,35 @@ impl<S: Times> Partition<S> {
         seen.is_some_and(|seen| seen != kind)
     }
 
+    /// What a pessimistic session writes counts as having observed all of its region before it, and of the others all up to its
+    /// snapshot's entries; also what the session does not see of that. So it must be the same with it, or replace all of it
+    /// (Corrections 43 and 70).
+    fn withstands_hidden(
+        &self,
+        terms: &Terms<S>,
+        hash: KeyHash,
+        key: &[u8],
+        deed: &Deed,
+    ) -> Result<(), Vote<S::Depends>> {
+        if !terms.pessimistic {
+            return Ok(());
+        }
+        let mut effects = self.store.effects_beyond(hash, key, None);
+        let in_the_way =
+            effects.find(|(stamp, effect)| terms.hides(stamp, self.region) && !deed.withstands(effect));
+        let Some((stamp, _)) = in_the_way else { return Ok(()) };
+        if self.has_received(S::default().with(stamp.depends_on)) {
+            // Other partitions will soon have received it, too.
+            return Err(Vote::Conflict { key: key.into(), raise: S::Depends::default() });
+        }
+        let text = format!(
+            "key '{}' holds writes that this session does not see, because they depend on a region that is cut off; nothing \
+             was done; SET replaces them",
+            String::from_utf8_lossy(key)
+        );
+        Err(Vote::Refused { error: Error::new(ErrorCode::Unavailable, text) })
+    }
+
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
     /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
     fn observe_newest(
@@ -285,7 +332,9 @@ impl<S: Times> Partition<S> {
         }
         let newest = self.store.stamps_beyond(hash, &part.key, terms.snapshot.bounds(self.region));
         let mut raise = S::Depends::default();
-        for stamp in newest.filter(|stamp| stamp.region == self.region) {
+        let is_there =
+            |stamp: &Stamp<S::Depends>| stamp.region == self.region && !terms.hides(stamp, self.region);
+        for stamp in newest.filter(is_there) {
             if !terms.snapshot.shows_all_of(stamp.depends_on) {
                 raise = raise.of_either(stamp.depends_on);
             }
@@ -321,7 +370,9 @@ impl<S: Times> Partition<S> {
         }
         let mut reply = ReplyBuf::new();
         let (region, snapshot) = (self.region, terms.snapshot);
-        let visible = |stamp: &Stamp<S::Depends>| stamp.region == region || snapshot.shows(stamp, region);
+        let visible = |stamp: &Stamp<S::Depends>| {
+            stamp.region == region && !terms.hides(stamp, region) || snapshot.shows(stamp, region)
+        };
         let bounds = terms
             .snapshot
             .bounds(region)
@@ -329,16 +380,18 @@ impl<S: Times> Partition<S> {
         let effects = evaluation.run(&mut self.store, visible, bounds, ahead, random, &mut reply).map_err(
             |malformed| Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) },
         )?;
+        let deed = Deed { operation: Some(evaluation.operation.into()), whole: false, effects };
+        self.withstands_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
         gained.answers.push(Answer::new(step, reply));
-        Ok(Deed { operation: Some(evaluation.operation.into()), whole: false, effects })
+        Ok(deed)
     }
 
     /// True if nothing of this region that `since` does not show matters to the deed, nor of another region what `others`
     /// shows; the session's own apart.
     fn is_unchanged(
         &self,
-        since: S,
-        others: S,
+        terms: &Terms<S>,
+        (since, others): (S, S),
         hash: KeyHash,
         part: &Part<S>,
         deed: &Deed,
@@ -351,6 +404,7 @@ impl<S: Times> Partition<S> {
         let mut foreign = later.filter(|(stamp, _)| {
             (stamp.region == self.region || others.shows(stamp, self.region))
                 && !since.shows(stamp, self.region)
+                && !(stamp.region == self.region && terms.hides(stamp, self.region))
                 && !part.own.contains(&stamp.transaction)
         });
         Ok(foreign.all(|(_, foreign)| deed.withstands(&foreign)))

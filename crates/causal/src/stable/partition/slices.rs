@@ -217,7 +217,10 @@ impl<S: Times> Partition<S> {
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
         let (region, without_dependencies) =
             (self.region, self.options.mutants.has(Mutant::DependsOnNothing));
-        let visible = |stamp: &Stamp<S::Depends>| match without_dependencies {
+        let local_always = self.options.mutants.has(Mutant::LocalAlwaysVisible);
+        let visible = |stamp: &Stamp<S::Depends>| match without_dependencies
+            || (local_always && stamp.region == region)
+        {
             true => snapshot.shows(&Stamp { depends_on: Default::default(), ..*stamp }, region),
             false => snapshot.shows(stamp, region),
         };
