@@ -34,12 +34,11 @@ impl<S: Times> Coordinator<S> {
         received.reduce(S::oldest).unwrap_or_default()
     }
 
-    /// A snapshot whose entry of the own region is the latest time that the coordinator knows.
+    /// A snapshot whose entry of the own region is the coordinator's time, or the session's if that is later. What other sessions
+    /// were given does not count: one of them may depend on a time that is far ahead.
     fn begun(&mut self, now: Now, session: SessionId, snapshot: S) -> S {
-        let highest = self.thread(session).highest.max(self.given);
-        let snapshot = snapshot.begin(self.region, Timestamp::from_wall(now.wall).max(highest));
-        self.given = self.given.max(snapshot.reach());
-        snapshot
+        let highest = self.thread(session).highest;
+        snapshot.begin(self.region, Timestamp::from_wall(now.wall).max(highest))
     }
 
     /// The snapshot of a transaction of which nobody knows yet what it will ask for.
