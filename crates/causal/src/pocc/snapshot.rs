@@ -124,7 +124,7 @@ impl Times for Snapshot {
     }
 
     fn depends_on(self, _: RegionId) -> Entries {
-        self.0.of_named()
+        self.0
     }
 
     fn observed(depends_on: Entries) -> Timestamp {

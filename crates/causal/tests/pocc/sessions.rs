@@ -3,9 +3,10 @@
 use super::client::{Client, GET, increment, key_in, step};
 use super::degraded::world;
 use super::under_test::Options;
-use super::world::{World, coordinator, replica};
+use super::world::{EPOCH, World, coordinator, replica};
 use crate::wren::operations::write;
 use anabranch_causal::pocc::Scope;
+use std::time::Duration;
 
 const HERE: u16 = 0;
 const FAR: u16 = 2;
@@ -43,4 +44,30 @@ fn a_clock_of_another_region_that_leaps_ahead_stops_nobody() {
         world.run_ms(100);
     }
     assert!(world.now - begun < 600_000, "nobody waits");
+}
+
+/// After a restart nothing is known to be stable, and while the region is cut off nobody says so.
+fn writes_after_a_restart(region: u16) {
+    let lease = Duration::from_millis(150);
+    let mut world = of(Options { claims: true, lease, ..Options::default() });
+    assert_eq!(client(region, 1).one(&mut world, "k", write("v")), "OK");
+    world.run_ms(1_000);
+    (0..3).filter(|other| *other != region).for_each(|other| world.cut(region, other));
+    let cut_at = EPOCH + world.now;
+    world.run_ms(1_000);
+    let nodes = [replica(region, 0), replica(region, 1), coordinator(region, 0), coordinator(region, 1)];
+    nodes.into_iter().for_each(|node| world.crash(node));
+    nodes.into_iter().for_each(|node| world.start(node));
+    world.claims.clear();
+    let begun = world.now;
+    assert_eq!(client(region, 2).one(&mut world, "k", write("w")), "OK");
+    assert!(world.now - begun < 200_000, "nobody waits");
+    let commit = world.claims.last().and_then(|claim| claim.commit).expect("it wrote");
+    let observed = commit.depends_on.wall().0;
+    assert!((1..cut_at).contains(&observed), "it claims to have observed {observed}, cut off at {cut_at}");
+}
+
+#[test]
+fn a_region_that_restarts_while_it_is_cut_off_writes_on() {
+    [HERE, 1, FAR].into_iter().for_each(writes_after_a_restart);
 }

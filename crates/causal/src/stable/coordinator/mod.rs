@@ -111,6 +111,12 @@ impl<S: Times> Coordinator<S> {
         let elsewhere = topology.others(region).filter(|_| S::UNIVERSAL);
         let elsewhere: Vec<Address> =
             elsewhere.flat_map(|other| topology.held(other)).map(|(_, replica)| replica).collect();
+        // Where snapshots have an entry for each region, none is left out: it counts as zero.
+        let nothing = topology.others(region).map(|other| (other, Timestamp::ZERO));
+        let stable = match S::OPTIMISTIC {
+            true => S::of_partition(region, Timestamp::ZERO, nothing),
+            false => S::default(),
+        };
         Coordinator {
             home: usize::from(process.0) % here.len().max(1),
             homes: here.into_iter().chain(elsewhere).collect(),
@@ -122,7 +128,7 @@ impl<S: Times> Coordinator<S> {
             options,
             next: 0,
             unsettled: BTreeSet::new(),
-            stable: S::default(),
+            stable,
             unanswered: 0,
             last_request: Instant::default(),
             received: BTreeMap::new(),
@@ -241,8 +247,7 @@ impl<S: Times> Coordinator<S> {
     ) {
         match message {
             Message::StartTxResp { stable, received } => {
-                self.note_received(from.address(), received);
-                self.on_start_tx_resp(now, from.address(), stable, out);
+                self.on_start_tx_resp(now, from.address(), stable, received, out);
             }
             Message::SliceResp { id, round, outcome } => {
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
@@ -302,12 +307,20 @@ impl<S: Times> Coordinator<S> {
         self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
     }
 
-    fn on_start_tx_resp(&mut self, now: Now, from: Address, stable: S, out: &mut Outputs<'_, Node<S>>) {
+    fn on_start_tx_resp(
+        &mut self,
+        now: Now,
+        from: Address,
+        stable: S,
+        received: Option<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         self.routes.heard(from, now.instant);
         if from == self.homes[self.home] {
             self.unanswered = 0;
         }
         let ready = self.is_ready();
+        self.note_received(from, received);
         if self.options.mutants.has(Mutant::NonMonotoneSnapshot) {
             self.stable = stable;
         } else {

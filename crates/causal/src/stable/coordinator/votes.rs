@@ -192,7 +192,10 @@ impl<S: Times> Coordinator<S> {
                 self.on_yes(now, number, partition, (at, gained), out);
             }
             Vote::Conflict { key, raise } => {
-                running.seen = running.seen.with(raise);
+                // What is open goes on with its snapshot, and has observed no more than that.
+                if matches!(running.kind, Kind::OneShot) {
+                    running.seen = running.seen.with(raise);
+                }
                 let raise = S::observed(raise);
                 if raise > Timestamp::ZERO && !S::UNIVERSAL && !S::OPTIMISTIC {
                     // It was the remote snapshot time of a transaction of this region, so it is stable here.
