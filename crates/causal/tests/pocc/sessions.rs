@@ -71,3 +71,18 @@ fn writes_after_a_restart(region: u16) {
 fn a_region_that_restarts_while_it_is_cut_off_writes_on() {
     [HERE, 1, FAR].into_iter().for_each(writes_after_a_restart);
 }
+
+/// The clock of one process is behind that of another one: what it commits after a `WATCH` is a change all the same.
+#[test]
+fn a_watch_notices_what_a_slower_clock_places_later() {
+    let mut world = of(Options::default());
+    world.host(coordinator(HERE, 0)).skew = 100_000;
+    let (watcher, writer) = (client(HERE, 1), Client::new(coordinator(HERE, 1), 2));
+    assert_eq!(watcher.watch(&mut world, "k"), "OK");
+    assert_eq!(writer.one(&mut world, "k", write("changed")), "OK");
+    assert_eq!(watcher.watched(&mut world, &[step("k", write("lost"))]), "(nil array)");
+    assert_eq!(watcher.one(&mut world, "k", GET), "\"changed\"");
+    assert_eq!(watcher.one(&mut world, "k", write("mine")), "OK");
+    assert_eq!(watcher.watch(&mut world, "k"), "OK");
+    assert_eq!(watcher.watched(&mut world, &[step("k", write("next"))]), "OK");
+}

@@ -164,7 +164,7 @@ impl<S: Times> Coordinator<S> {
         } else if let Some(request) = running.request {
             let sink = out.reply(request);
             match running.kind {
-                Kind::Commit(_) => sink.simple("OK"),
+                Kind::Commit(_) | Kind::Watch => sink.simple("OK"),
                 Kind::OneShot | Kind::Operate => running.replies.iter().for_each(|reply| reply.replay(sink)),
             }
         }
@@ -195,6 +195,7 @@ impl<S: Times> Coordinator<S> {
                 }
             }
             Kind::OneShot | Kind::Commit(_) => self.claim(number, &running, None, &[]),
+            Kind::Watch => {}
         }
         self.end(now, number, &running, out);
     }

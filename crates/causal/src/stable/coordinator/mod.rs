@@ -483,6 +483,7 @@ impl<S: Times> Coordinator<S> {
                 self.start_steps(now, session, id, riders, steps, watched, out);
             }
             Ask::Refused(error) => out.reply(id).error(&error),
+            Ask::Watch { keys } if S::OPTIMISTIC => self.watch_decided(now, session, id, keys, out),
             Ask::Watch { keys } => {
                 self.watch(now, session, keys);
                 out.reply(id).simple("OK");

@@ -6,12 +6,14 @@
 //! only, never because one partition is ahead of another one.
 
 use super::Coordinator;
-use super::ask::Planned;
+use super::ask::{Planned, What};
 use super::running::{Kind, Running};
-use crate::stable::{Mutant, Times};
-use protocol::Now;
+use super::session::Watch;
+use crate::stable::{Mutant, Node, Times};
+use datatypes::{Operation, key};
+use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
-use types::{SessionId, Timestamp};
+use types::{RequestId, SessionId, Timestamp};
 
 impl<S: Times> Coordinator<S> {
     /// What a session depends on. All that is stable in every region may be said to be a part of it, as nobody lacks it.
@@ -48,6 +50,39 @@ impl<S: Times> Coordinator<S> {
         let thread = self.thread(session);
         thread.seen = thread.seen.newest(snapshot);
         snapshot
+    }
+
+    /// Watches keys, as soon as their partitions have decided on all that is placed up to the snapshot: what changes them later is
+    /// above. The snapshot shows what the session wrote.
+    pub(super) fn watch_decided(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        keys: Vec<(Box<[u8]>, u16)>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let mut exists = Vec::new();
+        Operation::Key(key::Operation::Exists).encode(&mut exists);
+        let reads = |(key, partition): (Box<[u8]>, u16)| {
+            let what = What::Read { operation: exists.as_slice().into(), blind: false };
+            Planned::Key { key: (*key).into(), partition, what }
+        };
+        let steps = keys.into_iter().map(reads).collect();
+        let mut running = Running::new(session, id, Kind::Watch, steps);
+        running.snapshot = self.open_snapshot(now, session);
+        running.deadline = now.instant + self.options.give_up_after;
+        self.attempt(now, running, out);
+    }
+
+    pub(super) fn add_watches(&mut self, now: Now, running: &Running<S>) {
+        let (since, deadline) = (running.snapshot, now.instant + self.options.open_for);
+        let watches = &mut self.sessions.entry(running.session).or_default().watches;
+        for step in &running.steps {
+            let Planned::Key { key, partition, .. } = step else { continue };
+            let watch = Watch { partition: *partition, since, own: Vec::new(), deadline };
+            watches.entry((**key).into()).or_insert(watch);
+        }
     }
 
     /// The snapshot of a transaction known in advance.

@@ -136,7 +136,7 @@ impl<S: Times> Coordinator<S> {
             Kind::OneShot if !S::OBSERVES && running.steps.iter().any(Planned::is_observing) => {
                 running.chosen_parts()
             }
-            Kind::OneShot | Kind::Operate => {
+            Kind::OneShot | Kind::Operate | Kind::Watch => {
                 let mut parts = work_of(&running.steps);
                 if !running.steps.iter().any(Planned::is_observing) {
                     // What is only read has been read.
