@@ -188,6 +188,14 @@ mod tests {
         assert_eq!(of(&[0, 21, 6]).missing(received), [RegionId(1), RegionId(2)]);
     }
 
+    /// All below the horizon is stable in every region: who reads it depends on it, also where nothing names a region.
+    #[test]
+    fn what_is_below_the_horizon_is_depended_on() {
+        let below = Snapshot::at(Timestamp(5)).depends_on(HERE);
+        assert_eq!((0..3).map(|region| below.of(RegionId(region))).max(), Some(Timestamp(5)));
+        assert_eq!(Snapshot::default().with(below).by_region(2), [Timestamp(5), Timestamp(5)]);
+    }
+
     /// Algorithm 2, line 17.
     #[test]
     fn algorithm_2_a_snapshot_is_what_was_received_and_what_the_session_depends_on() {
