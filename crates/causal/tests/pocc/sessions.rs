@@ -86,3 +86,17 @@ fn a_watch_notices_what_a_slower_clock_places_later() {
     assert_eq!(watcher.watch(&mut world, "k"), "OK");
     assert_eq!(watcher.watched(&mut world, &[step("k", write("next"))]), "OK");
 }
+
+fn coordinator_of(world: &World) -> &anabranch_causal::pocc::Coordinator {
+    world.node(coordinator(HERE, 0)).as_coordinator().expect("it is one")
+}
+
+#[test]
+fn nothing_that_a_session_wrote_is_cached() {
+    let mut world = of(Options::default());
+    world.cut(HERE, FAR);
+    let client = client(HERE, 1);
+    assert_eq!(client.one(&mut world, "k", write("v")), "OK");
+    assert_eq!(coordinator_of(&world).cached(), 0);
+    assert_eq!(client.one(&mut world, "k", GET), "\"v\"");
+}
