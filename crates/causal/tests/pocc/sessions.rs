@@ -6,6 +6,7 @@ use super::under_test::Options;
 use super::world::{EPOCH, World, coordinator, replica};
 use crate::wren::operations::write;
 use anabranch_causal::pocc::Scope;
+use protocol::Request;
 use std::time::Duration;
 
 const HERE: u16 = 0;
@@ -99,4 +100,20 @@ fn nothing_that_a_session_wrote_is_cached() {
     assert_eq!(client.one(&mut world, "k", write("v")), "OK");
     assert_eq!(coordinator_of(&world).cached(), 0);
     assert_eq!(client.one(&mut world, "k", GET), "\"v\"");
+}
+
+/// Its last transaction is in doubt when it is closed, and ends later.
+#[test]
+fn nothing_is_kept_of_a_session_that_was_closed_late() {
+    let mut world = of(Options::default());
+    let (client, key) = (client(HERE, 1), key_in(0, 2, "k"));
+    world.crash(replica(HERE, 0));
+    client.send(&mut world, &[step(&key, write("v"))]);
+    world.run_ms(1_000);
+    world.request(client.at, Request::Close { session: client.session });
+    world.run_ms(11_000);
+    world.start(replica(HERE, 0));
+    world.run_ms(2_000);
+    assert_eq!(coordinator_of(&world).unsettled(), 0);
+    assert_eq!(coordinator_of(&world).kept_sessions(), 0);
 }

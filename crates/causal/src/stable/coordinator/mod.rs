@@ -173,6 +173,11 @@ impl<S: Times> Coordinator<S> {
         self.threads.values().map(Thread::len).sum()
     }
 
+    /// Of how many sessions it keeps anything.
+    pub fn kept_sessions(&self) -> usize {
+        self.sessions.keys().map(|session| Some(*session)).chain(self.threads.keys().copied()).count()
+    }
+
     /// True once it knows that its region was evicted.
     pub fn is_evicted(&self) -> bool {
         self.is_evicted
@@ -464,7 +469,11 @@ impl<S: Times> Coordinator<S> {
             let riders = state.join_riders(&mut ask, S::OBSERVES, most);
             self.start(now, session, id, riders, ask, out);
         }
-        if self.sessions.get(&session).is_some_and(Session::is_idle) {
+        if let Some(state) = self.sessions.get(&session).filter(|state| state.is_idle()) {
+            if state.closed {
+                // What was under way may have written.
+                self.threads.remove(&Some(session));
+            }
             self.sessions.remove(&session);
         }
     }
@@ -575,6 +584,7 @@ impl<S: Times> Coordinator<S> {
                 if matches!(waiting.ask, Ask::Close) {
                     (state.open, state.failed) = (None, None);
                     state.watches.clear();
+                    state.closed = true;
                     self.private.remove(session);
                     self.threads.remove(&Some(*session));
                     continue;
