@@ -1,7 +1,7 @@
 //! HA-POCC (the thesis, section 3.7; Corrections 43): blocked -> declared, optimistic -> pessimistic, hidden until stable,
 //! healed -> promoted.
 
-use super::client::{Client, GET, blind_step, increment, key_in, step};
+use super::client::{Client, GET, blind_step, increment, key_in, on, step};
 use super::under_test::{Options, Topology};
 use super::world::{KEYSPACE, SEED, World, coordinator, replica};
 use crate::wren::operations::{MEMBERS, add, remove, write};
@@ -111,6 +111,27 @@ fn blocked_a_request_declares_the_region_cut_off_and_names_it() {
     assert!(scene.get(second, &key).starts_with("-DEGRADED"));
     assert!(scene.world.now - begun < 200_000, "the second one waits for {} us", scene.world.now - begun);
     assert_eq!(scene.get(independent, &key), "\"old\"", "who needs nothing that is missing goes on");
+}
+
+/// Whatever waits in the same pipeline.
+#[test]
+fn a_pipeline_waits_once() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key, begun) = (scene.dependent(), scene.keys[1].clone(), scene.world.now);
+    let get = || Request::One { session: client.session, operation: on(&key, GET) };
+    let asked: Vec<_> = (0..64).map(|_| scene.world.request(client.at, get())).collect();
+    let told: Vec<_> = asked.into_iter().map(|id| checker::render(&scene.world.await_reply(id))).collect();
+    assert!(told[0].starts_with("-DEGRADED") && told[63] == "\"old\"", "{told:?}");
+    assert!(scene.world.now - begun < (DECLARED_MS + 200) * 1_000, "it waits for {}", scene.world.now - begun);
+}
+
+#[test]
+fn a_partition_that_is_down_is_not_taken_for_a_region_that_is_cut_off() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key) = (scene.dependent(), scene.keys[1].clone());
+    scene.world.crash(replica(HERE, 1));
+    let told = scene.get(client, &key);
+    assert!(told.starts_with("-UNAVAILABLE partition 1 of the region"), "{told}");
 }
 
 #[test]

@@ -117,3 +117,23 @@ fn nothing_is_kept_of_a_session_that_was_closed_late() {
     assert_eq!(coordinator_of(&world).unsettled(), 0);
     assert_eq!(coordinator_of(&world).kept_sessions(), 0);
 }
+
+/// What a coordinator hears, and says, of what is received, in a second.
+fn gossip(world: &mut World) -> u64 {
+    let count = |world: &World| world.stabilization[&coordinator(HERE, 0)];
+    let before = count(world);
+    world.run_ms(1_000);
+    count(world) - before
+}
+
+#[test]
+fn a_coordinator_that_nobody_asks_is_quiet() {
+    let mut world = of(Options::default());
+    assert_eq!(client(HERE, 1).one(&mut world, "k", write("v")), "OK");
+    assert!(gossip(&mut world) > 700, "two partitions, there and back, at every tick");
+    let quiet = gossip(&mut world);
+    assert!(quiet < 150, "{quiet} messages");
+    let (one, another) = (key_in(0, 2, "a"), key_in(1, 2, "a"));
+    assert_eq!(client(HERE, 2).many(&mut world, &[step(&one, GET), step(&another, GET)]), "(nil); (nil)");
+    assert!(gossip(&mut world) > 700, "somebody asks again");
+}

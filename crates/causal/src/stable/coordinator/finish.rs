@@ -253,7 +253,7 @@ impl<S: Times> Coordinator<S> {
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get(&number) else { return };
-        let missing = self.missing_for(running);
+        let missing = self.missing_for(now, running);
         if !missing.is_empty() {
             return self.degrade(now, number, &missing, out);
         }

@@ -74,8 +74,8 @@ pub struct Coordinator<S: Times> {
     unanswered: u32,
     /// When a client last asked for anything.
     last_request: Instant,
-    /// What the partitions of the region have received, where snapshots show that.
-    received: BTreeMap<u16, S>,
+    /// What the partitions of the region have received, where snapshots show that, and when they told it last.
+    received: BTreeMap<u16, (S, Instant)>,
     /// The regions from which partitions are declared cut off, with what these had received of them then.
     declared: BTreeMap<(u16, RegionId), Timestamp>,
     /// How often a session became pessimistic.
@@ -226,7 +226,7 @@ impl<S: Times> Coordinator<S> {
                 let was_idle = !self.is_attentive(now);
                 self.last_request = now.instant;
                 if was_idle {
-                    self.ask(now, self.homes[self.home], self.oldest(now), out);
+                    self.ask_homes(now, self.oldest(now), out);
                 }
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
                 let waiting = Waiting { id, ask, since: now.instant, alone: false };
@@ -284,15 +284,27 @@ impl<S: Times> Coordinator<S> {
         }
         let oldest = self.oldest(now);
         self.probe(now, oldest, out);
-        // Where snapshots show what has been received, each partition tells that, at every tick.
-        let (asked, ticks) = match S::OPTIMISTIC {
-            true => (0..self.homes.len(), 1),
-            false => (self.home..self.home + 1, TICKS),
+        let ticks = match self.follows_all(now) {
+            true => 1,
+            false => TICKS,
         };
-        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
+        self.ask_homes(now, oldest, out);
         self.prune(oldest);
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.tick_every * ticks * S::GOSSIP_RARER);
+    }
+
+    /// Where snapshots show what has been received, each partition tells that, at every tick, while anybody waits for it.
+    fn follows_all(&self, now: Now) -> bool {
+        S::OPTIMISTIC && (self.is_attentive(now) || !self.running.is_empty() || self.has_abandoned())
+    }
+
+    fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
+        let asked = match self.follows_all(now) {
+            true => 0..self.homes.len(),
+            false => self.home..self.home + 1,
+        };
+        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
     }
 
     /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.
@@ -325,18 +337,22 @@ impl<S: Times> Coordinator<S> {
             self.unanswered = 0;
         }
         let ready = self.is_ready();
-        self.note_received(from, received);
+        self.note_received(now, from, received);
         if self.options.mutants.has(Mutant::NonMonotoneSnapshot) {
             self.stable = stable;
         } else {
             self.stable = self.stable.newest(stable);
         }
-        self.prune(self.oldest(now));
+        if !S::OPTIMISTIC {
+            self.prune(self.oldest(now));
+        }
         self.release_held(now, out);
         let begins = !ready && self.is_ready();
-        let restores = |state: &Session<S>| state.queue.front().is_some_and(Waiting::restores);
-        let freed = self.sessions.iter().filter(|(_, state)| begins || restores(state));
-        self.free.extend(freed.map(|(session, _)| *session));
+        if begins || !S::OPTIMISTIC {
+            let restores = |state: &Session<S>| state.queue.front().is_some_and(Waiting::restores);
+            let freed = self.sessions.iter().filter(|(_, state)| begins || restores(state));
+            self.free.extend(freed.map(|(session, _)| *session));
+        }
     }
 
     /// True once there is a stable snapshot to read.
@@ -347,10 +363,10 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    fn note_received(&mut self, from: Address, received: Option<S>) {
+    fn note_received(&mut self, now: Now, from: Address, received: Option<S>) {
         if let Some((partition, received)) = self.partition_at(from).zip(received) {
-            let known = self.received.entry(partition).or_default();
-            *known = known.newest(received);
+            let known = self.received.get(&partition).map_or(S::default(), |(known, _)| *known);
+            self.received.insert(partition, (known.newest(received), now.instant));
         }
     }
 

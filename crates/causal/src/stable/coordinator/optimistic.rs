@@ -32,7 +32,8 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn received_by(&self, partitions: &BTreeSet<u16>) -> S {
         let all = 0..self.topology.partitions();
         let involved = all.filter(|partition| partitions.is_empty() || partitions.contains(partition));
-        let received = involved.map(|partition| self.received.get(&partition).copied().unwrap_or_default());
+        let received = involved
+            .map(|partition| self.received.get(&partition).map_or(S::default(), |(received, _)| *received));
         received.reduce(S::oldest).unwrap_or_default()
     }
 
