@@ -13,6 +13,8 @@ const HERE: u16 = 0;
 const MIDDLE: u16 = 1;
 const FAR: u16 = 2;
 const DECLARED_MS: u64 = 1_000;
+/// How the log begins to tell that a transaction is aborted.
+const ABORTED: u8 = 2;
 
 /// Three regions of two partitions: the far one's new values of `keys` have reached the middle, and not here; what the middle wrote
 /// when it had read them, has. It says so in `about`, which partition 0 holds.
@@ -122,7 +124,34 @@ fn a_pipeline_waits_once() {
     let asked: Vec<_> = (0..64).map(|_| scene.world.request(client.at, get())).collect();
     let told: Vec<_> = asked.into_iter().map(|id| checker::render(&scene.world.await_reply(id))).collect();
     assert!(told[0].starts_with("-DEGRADED") && told[63] == "\"old\"", "{told:?}");
-    assert!(scene.world.now - begun < (DECLARED_MS + 200) * 1_000, "it waits for {}", scene.world.now - begun);
+    assert!(
+        scene.world.now - begun < (DECLARED_MS + 200) * 1_000,
+        "it waits for {}",
+        scene.world.now - begun
+    );
+}
+
+/// How many transactions a log says to be aborted.
+fn aborted(world: &mut World) -> usize {
+    let of_group = |bytes: &[u8]| {
+        let (mut bytes, mut found) = (bytes.to_vec(), 0);
+        while bytes.len() > 4 {
+            let len = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+            found += usize::from(bytes[4] == ABORTED);
+            bytes.drain(..4 + len);
+        }
+        found
+    };
+    world.host(replica(HERE, 1)).log.iter().map(|(.., records)| of_group(records)).sum()
+}
+
+#[test]
+fn a_write_that_waits_for_another_region_is_not_tried_again_and_again() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key) = (scene.dependent(), scene.keys[1].clone());
+    let told = client.one(&mut scene.world, &key, increment(1));
+    assert!(told.starts_with("-DEGRADED"), "{told}");
+    assert_eq!(aborted(&mut scene.world), 1);
 }
 
 #[test]

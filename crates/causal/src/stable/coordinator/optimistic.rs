@@ -141,10 +141,10 @@ impl<S: Times> Coordinator<S> {
 }
 
 /// The partitions that have the keys of these steps; `None` if some are on the whole keyspace.
-pub(super) fn partitions_of(steps: &[Planned]) -> Option<BTreeSet<u16>> {
+pub(super) fn partitions_of<'s>(steps: impl IntoIterator<Item = &'s Planned>) -> Option<BTreeSet<u16>> {
     let place = |step: &Planned| match step {
         Planned::Key { partition, .. } => Some(*partition),
         _ => None,
     };
-    steps.iter().map(place).collect()
+    steps.into_iter().map(place).collect()
 }

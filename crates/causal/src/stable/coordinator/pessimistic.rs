@@ -13,8 +13,9 @@
 
 use super::Coordinator;
 use super::apart::Reason;
+use super::ask::Planned;
 use super::optimistic::partitions_of;
-use super::running::{Phase, Running};
+use super::running::{Kind, Phase, Running};
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
@@ -63,10 +64,17 @@ impl<S: Times> Coordinator<S> {
         if !S::OPTIMISTIC || !matches!(running.phase, Phase::Slices { .. } | Phase::Backoff { .. }) {
             return missing;
         }
-        let partitions = partitions_of(&running.steps).unwrap_or_default();
+        // What is only written blindly waits for nobody.
+        let observed = |step: &&Planned| !step.is_write() || step.is_observing();
+        let partitions = match running.kind {
+            Kind::OneShot if running.watches.is_empty() => {
+                partitions_of(running.steps.iter().filter(observed))
+            }
+            _ => None,
+        };
         let waits_for = |partition: &u16| match &running.phase {
             Phase::Slices { awaited, .. } => awaited.contains_key(partition),
-            _ => partitions.is_empty() || partitions.contains(partition),
+            _ => partitions.as_ref().is_none_or(|partitions| partitions.contains(partition)),
         };
         let needed = running.snapshot.newest(running.seen);
         for (partition, (received, told)) in &self.received {

@@ -421,6 +421,10 @@ impl<S: Times> Coordinator<S> {
             Phase::Backoff { until, .. } => {
                 if now.instant < *until {
                     out.arm(Timer::Retry(number), *until);
+                } else if matches!(running.kind, Kind::OneShot) && !self.missing_for(now, running).is_empty()
+                {
+                    // Another attempt would be refused, too.
+                    out.arm(Timer::Retry(number), now.instant + self.options.tick_every);
                 } else if let Some(running) = self.running.remove(&number) {
                     self.unsettled.remove(&number);
                     self.attempt(now, running, out);
