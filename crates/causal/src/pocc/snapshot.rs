@@ -88,6 +88,10 @@ impl Times for Snapshot {
         regions.filter(|region| self.0.of(*region) > received.0.of(*region)).collect()
     }
 
+    fn lacks(self, received: Self) -> bool {
+        !self.0.is_within(&received.0)
+    }
+
     /// Corrections 43: what no pessimistic session is shown, also if it is local.
     fn hides(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
         let with_own = self.reaching(region, Timestamp::MAX).0;
@@ -186,6 +190,7 @@ mod tests {
         let received = of(&[9, 20, 5]);
         assert_eq!(of(&[9, 20, 0]).missing(received), []);
         assert_eq!(of(&[0, 21, 6]).missing(received), [RegionId(1), RegionId(2)]);
+        assert!(of(&[0, 21, 6]).lacks(received) && !of(&[9, 20, 0]).lacks(received));
     }
 
     /// All below the horizon is stable in every region: who reads it depends on it, also where nothing names a region.

@@ -29,7 +29,7 @@ impl<S: Times> Coordinator<S> {
     pub fn pessimistic_sessions(&self) -> (u64, u64) {
         let shown = self.shown_here();
         let abandoned = self.threads.values().filter_map(|thread| thread.abandoned);
-        let now = abandoned.filter(|abandoned| !abandoned.missing(shown).is_empty()).count();
+        let now = abandoned.filter(|abandoned| abandoned.lacks(shown)).count();
         (now as u64, self.degraded)
     }
 
@@ -147,7 +147,7 @@ impl<S: Times> Coordinator<S> {
     /// Once every partition has received what was abandoned, the session has lost nothing.
     pub(super) fn promote_if_shown(&mut self, session: SessionId) {
         let Some(abandoned) = self.thread(session).abandoned else { return };
-        if abandoned.missing(self.shown_here()).is_empty() {
+        if !abandoned.lacks(self.shown_here()) {
             self.promote(session);
         }
     }

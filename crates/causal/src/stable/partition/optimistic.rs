@@ -21,7 +21,7 @@ impl<S: Times> Partition<S> {
 
     /// True if nothing is missing here that the snapshot shows of other regions.
     pub(super) fn has_received(&self, snapshot: S) -> bool {
-        !S::OPTIMISTIC || snapshot.missing(self.version_vector(Timestamp::MAX)).is_empty()
+        !S::OPTIMISTIC || !snapshot.lacks(self.version_vector(Timestamp::MAX))
     }
 
     /// The freshest snapshot of these keys that shows all of this one: what has been received (Algorithm 2, lines 2 and 3).
