@@ -277,3 +277,28 @@ fn a_token_of_a_pessimistic_session_tells_what_it_abandoned_too() {
     assert!(scene.get(client, &key).starts_with("-DEGRADED"));
     assert_eq!(scene.get(client, "mine"), "\"v\"");
 }
+
+/// It is in the removal's snapshot by its place, but was not shown.
+#[test]
+fn a_removal_takes_nothing_back_that_its_session_was_not_shown() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (first, second, here) = (scene.session(MIDDLE), scene.session(MIDDLE), scene.session(HERE));
+    first.many(&mut scene.world, &[blind_step("set", add("x"))]);
+    scene.world.run_ms(100);
+    assert_eq!(scene.get(second, "about"), "\"they are new\"");
+    second.many(&mut scene.world, &[blind_step("set", add("x")), blind_step("set", add("y"))]);
+    scene.world.run_ms(100);
+    let begin = scene.world.now;
+    assert_eq!(
+        here.one(&mut scene.world, "set", remove("z")),
+        "(integer) 0",
+        "it takes nothing of that back"
+    );
+    assert!(scene.world.now - begin < 50_000, "nobody waits");
+    let told = here.one(&mut scene.world, "set", remove("x"));
+    assert!(told.starts_with("-DEGRADED"), "{told}");
+    scene.heal();
+    let reader = scene.session(MIDDLE);
+    assert_eq!(reader.one(&mut scene.world, "set", MEMBERS), "{\"x\", \"y\"}");
+    assert_eq!(here.one(&mut scene.world, "set", remove("x")), "(integer) 1");
+}
