@@ -88,6 +88,10 @@ impl Times for Snapshot {
         regions.filter(|region| self.0.of(*region) > received.0.of(*region)).collect()
     }
 
+    fn lacks(self, received: Self) -> bool {
+        !self.0.is_within(&received.0)
+    }
+
     /// Corrections 43: what no pessimistic session is shown, also if it is local.
     fn hides(self, stamp: &Stamp<Entries>, region: RegionId) -> bool {
         let with_own = self.reaching(region, Timestamp::MAX).0;
@@ -124,7 +128,7 @@ impl Times for Snapshot {
     }
 
     fn depends_on(self, _: RegionId) -> Entries {
-        self.0.of_named()
+        self.0
     }
 
     fn observed(depends_on: Entries) -> Timestamp {
@@ -186,6 +190,15 @@ mod tests {
         let received = of(&[9, 20, 5]);
         assert_eq!(of(&[9, 20, 0]).missing(received), []);
         assert_eq!(of(&[0, 21, 6]).missing(received), [RegionId(1), RegionId(2)]);
+        assert!(of(&[0, 21, 6]).lacks(received) && !of(&[9, 20, 0]).lacks(received));
+    }
+
+    /// All below the horizon is stable in every region: who reads it depends on it, also where nothing names a region.
+    #[test]
+    fn what_is_below_the_horizon_is_depended_on() {
+        let below = Snapshot::at(Timestamp(5)).depends_on(HERE);
+        assert_eq!((0..3).map(|region| below.of(RegionId(region))).max(), Some(Timestamp(5)));
+        assert_eq!(Snapshot::default().with(below).by_region(2), [Timestamp(5), Timestamp(5)]);
     }
 
     /// Algorithm 2, line 17.

@@ -93,6 +93,12 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         Vec::new()
     }
 
+    /// True if [`Times::missing`] names any.
+    fn lacks(self, received: Self) -> bool {
+        let _ = received;
+        false
+    }
+
     /// True for an effect that what is written in `region` on this snapshot counts as observed by its place, but that the snapshot
     /// does not show, as it depends on something of another region that is missing: only with [`Times::OPTIMISTIC`].
     fn hides(self, stamp: &Stamp<Self::Depends>, region: RegionId) -> bool {

@@ -1,7 +1,7 @@
 //! HA-POCC (the thesis, section 3.7; Corrections 43): blocked -> declared, optimistic -> pessimistic, hidden until stable,
 //! healed -> promoted.
 
-use super::client::{Client, GET, blind_step, increment, key_in, step};
+use super::client::{Client, GET, blind_step, increment, key_in, on, step};
 use super::under_test::{Options, Topology};
 use super::world::{KEYSPACE, SEED, World, coordinator, replica};
 use crate::wren::operations::{MEMBERS, add, remove, write};
@@ -13,6 +13,8 @@ const HERE: u16 = 0;
 const MIDDLE: u16 = 1;
 const FAR: u16 = 2;
 const DECLARED_MS: u64 = 1_000;
+/// How the log begins to tell that a transaction is aborted.
+const ABORTED: u8 = 2;
 
 /// Three regions of two partitions: the far one's new values of `keys` have reached the middle, and not here; what the middle wrote
 /// when it had read them, has. It says so in `about`, which partition 0 holds.
@@ -111,6 +113,54 @@ fn blocked_a_request_declares_the_region_cut_off_and_names_it() {
     assert!(scene.get(second, &key).starts_with("-DEGRADED"));
     assert!(scene.world.now - begun < 200_000, "the second one waits for {} us", scene.world.now - begun);
     assert_eq!(scene.get(independent, &key), "\"old\"", "who needs nothing that is missing goes on");
+}
+
+/// Whatever waits in the same pipeline.
+#[test]
+fn a_pipeline_waits_once() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key, begun) = (scene.dependent(), scene.keys[1].clone(), scene.world.now);
+    let get = || Request::One { session: client.session, operation: on(&key, GET) };
+    let asked: Vec<_> = (0..64).map(|_| scene.world.request(client.at, get())).collect();
+    let told: Vec<_> = asked.into_iter().map(|id| checker::render(&scene.world.await_reply(id))).collect();
+    assert!(told[0].starts_with("-DEGRADED") && told[63] == "\"old\"", "{told:?}");
+    assert!(
+        scene.world.now - begun < (DECLARED_MS + 200) * 1_000,
+        "it waits for {}",
+        scene.world.now - begun
+    );
+}
+
+/// How many transactions a log says to be aborted.
+fn aborted(world: &mut World) -> usize {
+    let of_group = |bytes: &[u8]| {
+        let (mut bytes, mut found) = (bytes.to_vec(), 0);
+        while bytes.len() > 4 {
+            let len = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+            found += usize::from(bytes[4] == ABORTED);
+            bytes.drain(..4 + len);
+        }
+        found
+    };
+    world.host(replica(HERE, 1)).log.iter().map(|(.., records)| of_group(records)).sum()
+}
+
+#[test]
+fn a_write_that_waits_for_another_region_is_not_tried_again_and_again() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key) = (scene.dependent(), scene.keys[1].clone());
+    let told = client.one(&mut scene.world, &key, increment(1));
+    assert!(told.starts_with("-DEGRADED"), "{told}");
+    assert_eq!(aborted(&mut scene.world), 1);
+}
+
+#[test]
+fn a_partition_that_is_down_is_not_taken_for_a_region_that_is_cut_off() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (client, key) = (scene.dependent(), scene.keys[1].clone());
+    scene.world.crash(replica(HERE, 1));
+    let told = scene.get(client, &key);
+    assert!(told.starts_with("-UNAVAILABLE partition 1 of the region"), "{told}");
 }
 
 #[test]
@@ -226,4 +276,29 @@ fn a_token_of_a_pessimistic_session_tells_what_it_abandoned_too() {
     assert_eq!(restore(&mut scene, client), "OK", "it asks for what was abandoned");
     assert!(scene.get(client, &key).starts_with("-DEGRADED"));
     assert_eq!(scene.get(client, "mine"), "\"v\"");
+}
+
+/// It is in the removal's snapshot by its place, but was not shown.
+#[test]
+fn a_removal_takes_nothing_back_that_its_session_was_not_shown() {
+    let mut scene = Scene::cut(Mutants::default());
+    let (first, second, here) = (scene.session(MIDDLE), scene.session(MIDDLE), scene.session(HERE));
+    first.many(&mut scene.world, &[blind_step("set", add("x"))]);
+    scene.world.run_ms(100);
+    assert_eq!(scene.get(second, "about"), "\"they are new\"");
+    second.many(&mut scene.world, &[blind_step("set", add("x")), blind_step("set", add("y"))]);
+    scene.world.run_ms(100);
+    let begin = scene.world.now;
+    assert_eq!(
+        here.one(&mut scene.world, "set", remove("z")),
+        "(integer) 0",
+        "it takes nothing of that back"
+    );
+    assert!(scene.world.now - begin < 50_000, "nobody waits");
+    let told = here.one(&mut scene.world, "set", remove("x"));
+    assert!(told.starts_with("-DEGRADED"), "{told}");
+    scene.heal();
+    let reader = scene.session(MIDDLE);
+    assert_eq!(reader.one(&mut scene.world, "set", MEMBERS), "{\"x\", \"y\"}");
+    assert_eq!(here.one(&mut scene.world, "set", remove("x")), "(integer) 1");
 }

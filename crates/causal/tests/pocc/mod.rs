@@ -5,6 +5,7 @@
 mod client;
 mod degraded;
 mod random;
+mod sessions;
 #[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;

@@ -164,7 +164,7 @@ impl<S: Times> Coordinator<S> {
         } else if let Some(request) = running.request {
             let sink = out.reply(request);
             match running.kind {
-                Kind::Commit(_) => sink.simple("OK"),
+                Kind::Commit(_) | Kind::Watch => sink.simple("OK"),
                 Kind::OneShot | Kind::Operate => running.replies.iter().for_each(|reply| reply.replay(sink)),
             }
         }
@@ -195,6 +195,7 @@ impl<S: Times> Coordinator<S> {
                 }
             }
             Kind::OneShot | Kind::Commit(_) => self.claim(number, &running, None, &[]),
+            Kind::Watch => {}
         }
         self.end(now, number, &running, out);
     }
@@ -252,7 +253,7 @@ impl<S: Times> Coordinator<S> {
     /// The request's time is over. What may have happened is sought on, without the client.
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(running) = self.running.get(&number) else { return };
-        let missing = self.missing_for(running);
+        let missing = self.missing_for(now, running);
         if !missing.is_empty() {
             return self.degrade(now, number, &missing, out);
         }

@@ -74,8 +74,8 @@ pub struct Coordinator<S: Times> {
     unanswered: u32,
     /// When a client last asked for anything.
     last_request: Instant,
-    /// What the partitions of the region have received, where snapshots show that.
-    received: BTreeMap<u16, S>,
+    /// What the partitions of the region have received, where snapshots show that, and when they told it last.
+    received: BTreeMap<u16, (S, Instant)>,
     /// The regions from which partitions are declared cut off, with what these had received of them then.
     declared: BTreeMap<(u16, RegionId), Timestamp>,
     /// How often a session became pessimistic.
@@ -111,6 +111,12 @@ impl<S: Times> Coordinator<S> {
         let elsewhere = topology.others(region).filter(|_| S::UNIVERSAL);
         let elsewhere: Vec<Address> =
             elsewhere.flat_map(|other| topology.held(other)).map(|(_, replica)| replica).collect();
+        // Where snapshots have an entry for each region, none is left out: it counts as zero.
+        let nothing = topology.others(region).map(|other| (other, Timestamp::ZERO));
+        let stable = match S::OPTIMISTIC {
+            true => S::of_partition(region, Timestamp::ZERO, nothing),
+            false => S::default(),
+        };
         Coordinator {
             home: usize::from(process.0) % here.len().max(1),
             homes: here.into_iter().chain(elsewhere).collect(),
@@ -122,7 +128,7 @@ impl<S: Times> Coordinator<S> {
             options,
             next: 0,
             unsettled: BTreeSet::new(),
-            stable: S::default(),
+            stable,
             unanswered: 0,
             last_request: Instant::default(),
             received: BTreeMap::new(),
@@ -165,6 +171,11 @@ impl<S: Times> Coordinator<S> {
     /// How many transactions the caches of its threads hold.
     pub fn cached(&self) -> usize {
         self.threads.values().map(Thread::len).sum()
+    }
+
+    /// Of how many sessions it keeps anything.
+    pub fn kept_sessions(&self) -> usize {
+        self.sessions.keys().map(|session| Some(*session)).chain(self.threads.keys().copied()).count()
     }
 
     /// True once it knows that its region was evicted.
@@ -215,7 +226,7 @@ impl<S: Times> Coordinator<S> {
                 let was_idle = !self.is_attentive(now);
                 self.last_request = now.instant;
                 if was_idle {
-                    self.ask(now, self.homes[self.home], self.oldest(now), out);
+                    self.ask_homes(now, self.oldest(now), out);
                 }
                 let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
                 let waiting = Waiting { id, ask, since: now.instant, alone: false };
@@ -241,8 +252,7 @@ impl<S: Times> Coordinator<S> {
     ) {
         match message {
             Message::StartTxResp { stable, received } => {
-                self.note_received(from.address(), received);
-                self.on_start_tx_resp(now, from.address(), stable, out);
+                self.on_start_tx_resp(now, from.address(), stable, received, out);
             }
             Message::SliceResp { id, round, outcome } => {
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
@@ -274,15 +284,27 @@ impl<S: Times> Coordinator<S> {
         }
         let oldest = self.oldest(now);
         self.probe(now, oldest, out);
-        // Where snapshots show what has been received, each partition tells that, at every tick.
-        let (asked, ticks) = match S::OPTIMISTIC {
-            true => (0..self.homes.len(), 1),
-            false => (self.home..self.home + 1, TICKS),
+        let ticks = match self.follows_all(now) {
+            true => 1,
+            false => TICKS,
         };
-        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
+        self.ask_homes(now, oldest, out);
         self.prune(oldest);
         self.give_up_waiting(now, out);
         out.arm(Timer::StartTx, now.instant + self.options.tick_every * ticks * S::GOSSIP_RARER);
+    }
+
+    /// Where snapshots show what has been received, each partition tells that, at every tick, while anybody waits for it.
+    fn follows_all(&self, now: Now) -> bool {
+        S::OPTIMISTIC && (self.is_attentive(now) || !self.running.is_empty() || self.has_abandoned())
+    }
+
+    fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
+        let asked = match self.follows_all(now) {
+            true => 0..self.homes.len(),
+            false => self.home..self.home + 1,
+        };
+        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
     }
 
     /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.
@@ -302,23 +324,35 @@ impl<S: Times> Coordinator<S> {
         self.threads.values_mut().for_each(|thread| thread.prune(shown.reach()));
     }
 
-    fn on_start_tx_resp(&mut self, now: Now, from: Address, stable: S, out: &mut Outputs<'_, Node<S>>) {
+    fn on_start_tx_resp(
+        &mut self,
+        now: Now,
+        from: Address,
+        stable: S,
+        received: Option<S>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
         self.routes.heard(from, now.instant);
         if from == self.homes[self.home] {
             self.unanswered = 0;
         }
         let ready = self.is_ready();
+        self.note_received(now, from, received);
         if self.options.mutants.has(Mutant::NonMonotoneSnapshot) {
             self.stable = stable;
         } else {
             self.stable = self.stable.newest(stable);
         }
-        self.prune(self.oldest(now));
+        if !S::OPTIMISTIC {
+            self.prune(self.oldest(now));
+        }
         self.release_held(now, out);
         let begins = !ready && self.is_ready();
-        let restores = |state: &Session<S>| state.queue.front().is_some_and(Waiting::restores);
-        let freed = self.sessions.iter().filter(|(_, state)| begins || restores(state));
-        self.free.extend(freed.map(|(session, _)| *session));
+        if begins || !S::OPTIMISTIC {
+            let restores = |state: &Session<S>| state.queue.front().is_some_and(Waiting::restores);
+            let freed = self.sessions.iter().filter(|(_, state)| begins || restores(state));
+            self.free.extend(freed.map(|(session, _)| *session));
+        }
     }
 
     /// True once there is a stable snapshot to read.
@@ -329,10 +363,10 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    fn note_received(&mut self, from: Address, received: Option<S>) {
+    fn note_received(&mut self, now: Now, from: Address, received: Option<S>) {
         if let Some((partition, received)) = self.partition_at(from).zip(received) {
-            let known = self.received.entry(partition).or_default();
-            *known = known.newest(received);
+            let known = self.received.get(&partition).map_or(S::default(), |(known, _)| *known);
+            self.received.insert(partition, (known.newest(received), now.instant));
         }
     }
 
@@ -451,7 +485,11 @@ impl<S: Times> Coordinator<S> {
             let riders = state.join_riders(&mut ask, S::OBSERVES, most);
             self.start(now, session, id, riders, ask, out);
         }
-        if self.sessions.get(&session).is_some_and(Session::is_idle) {
+        if let Some(state) = self.sessions.get(&session).filter(|state| state.is_idle()) {
+            if state.closed {
+                // What was under way may have written.
+                self.threads.remove(&Some(session));
+            }
             self.sessions.remove(&session);
         }
     }
@@ -470,6 +508,7 @@ impl<S: Times> Coordinator<S> {
                 self.start_steps(now, session, id, riders, steps, watched, out);
             }
             Ask::Refused(error) => out.reply(id).error(&error),
+            Ask::Watch { keys } if S::OPTIMISTIC => self.watch_decided(now, session, id, keys, out),
             Ask::Watch { keys } => {
                 self.watch(now, session, keys);
                 out.reply(id).simple("OK");
@@ -561,6 +600,7 @@ impl<S: Times> Coordinator<S> {
                 if matches!(waiting.ask, Ask::Close) {
                     (state.open, state.failed) = (None, None);
                     state.watches.clear();
+                    state.closed = true;
                     self.private.remove(session);
                     self.threads.remove(&Some(*session));
                     continue;

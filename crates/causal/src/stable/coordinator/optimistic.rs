@@ -6,12 +6,14 @@
 //! only, never because one partition is ahead of another one.
 
 use super::Coordinator;
-use super::ask::Planned;
+use super::ask::{Planned, What};
 use super::running::{Kind, Running};
-use crate::stable::{Mutant, Times};
-use protocol::Now;
+use super::session::Watch;
+use crate::stable::{Mutant, Node, Times};
+use datatypes::{Operation, key};
+use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
-use types::{SessionId, Timestamp};
+use types::{RequestId, SessionId, Timestamp};
 
 impl<S: Times> Coordinator<S> {
     /// What a session depends on. All that is stable in every region may be said to be a part of it, as nobody lacks it.
@@ -30,16 +32,16 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn received_by(&self, partitions: &BTreeSet<u16>) -> S {
         let all = 0..self.topology.partitions();
         let involved = all.filter(|partition| partitions.is_empty() || partitions.contains(partition));
-        let received = involved.map(|partition| self.received.get(&partition).copied().unwrap_or_default());
+        let received = involved
+            .map(|partition| self.received.get(&partition).map_or(S::default(), |(received, _)| *received));
         received.reduce(S::oldest).unwrap_or_default()
     }
 
-    /// A snapshot whose entry of the own region is the latest time that the coordinator knows.
+    /// A snapshot whose entry of the own region is the coordinator's time, or the session's if that is later. What other sessions
+    /// were given does not count: one of them may depend on a time that is far ahead.
     fn begun(&mut self, now: Now, session: SessionId, snapshot: S) -> S {
-        let highest = self.thread(session).highest.max(self.given);
-        let snapshot = snapshot.begin(self.region, Timestamp::from_wall(now.wall).max(highest));
-        self.given = self.given.max(snapshot.reach());
-        snapshot
+        let highest = self.thread(session).highest;
+        snapshot.begin(self.region, Timestamp::from_wall(now.wall).max(highest))
     }
 
     /// The snapshot of a transaction of which nobody knows yet what it will ask for.
@@ -49,6 +51,39 @@ impl<S: Times> Coordinator<S> {
         let thread = self.thread(session);
         thread.seen = thread.seen.newest(snapshot);
         snapshot
+    }
+
+    /// Watches keys, as soon as their partitions have decided on all that is placed up to the snapshot: what changes them later is
+    /// above. The snapshot shows what the session wrote.
+    pub(super) fn watch_decided(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        id: RequestId,
+        keys: Vec<(Box<[u8]>, u16)>,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let mut exists = Vec::new();
+        Operation::Key(key::Operation::Exists).encode(&mut exists);
+        let reads = |(key, partition): (Box<[u8]>, u16)| {
+            let what = What::Read { operation: exists.as_slice().into(), blind: false };
+            Planned::Key { key: (*key).into(), partition, what }
+        };
+        let steps = keys.into_iter().map(reads).collect();
+        let mut running = Running::new(session, id, Kind::Watch, steps);
+        running.snapshot = self.open_snapshot(now, session);
+        running.deadline = now.instant + self.options.give_up_after;
+        self.attempt(now, running, out);
+    }
+
+    pub(super) fn add_watches(&mut self, now: Now, running: &Running<S>) {
+        let (since, deadline) = (running.snapshot, now.instant + self.options.open_for);
+        let watches = &mut self.sessions.entry(running.session).or_default().watches;
+        for step in &running.steps {
+            let Planned::Key { key, partition, .. } = step else { continue };
+            let watch = Watch { partition: *partition, since, own: Vec::new(), deadline };
+            watches.entry((**key).into()).or_insert(watch);
+        }
     }
 
     /// The snapshot of a transaction known in advance.
@@ -106,10 +141,10 @@ impl<S: Times> Coordinator<S> {
 }
 
 /// The partitions that have the keys of these steps; `None` if some are on the whole keyspace.
-pub(super) fn partitions_of(steps: &[Planned]) -> Option<BTreeSet<u16>> {
+pub(super) fn partitions_of<'s>(steps: impl IntoIterator<Item = &'s Planned>) -> Option<BTreeSet<u16>> {
     let place = |step: &Planned| match step {
         Planned::Key { partition, .. } => Some(*partition),
         _ => None,
     };
-    steps.iter().map(place).collect()
+    steps.into_iter().map(place).collect()
 }

@@ -13,8 +13,9 @@
 
 use super::Coordinator;
 use super::apart::Reason;
+use super::ask::Planned;
 use super::optimistic::partitions_of;
-use super::running::{Phase, Running};
+use super::running::{Kind, Phase, Running};
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
@@ -28,8 +29,13 @@ impl<S: Times> Coordinator<S> {
     pub fn pessimistic_sessions(&self) -> (u64, u64) {
         let shown = self.shown_here();
         let abandoned = self.threads.values().filter_map(|thread| thread.abandoned);
-        let now = abandoned.filter(|abandoned| !abandoned.missing(shown).is_empty()).count();
+        let now = abandoned.filter(|abandoned| abandoned.lacks(shown)).count();
         (now as u64, self.degraded)
+    }
+
+    /// True if a session may become optimistic again.
+    pub(super) fn has_abandoned(&self) -> bool {
+        self.degraded > 0 && self.threads.values().any(|thread| thread.abandoned.is_some())
     }
 
     pub(super) fn is_pessimistic(&self, session: SessionId) -> bool {
@@ -48,20 +54,32 @@ impl<S: Times> Coordinator<S> {
 
     /// Up to where a partition has received a region.
     fn received_of(&self, (partition, region): (u16, RegionId)) -> Timestamp {
-        let received = self.received.get(&partition).copied().unwrap_or_default();
+        let received = self.received.get(&partition).map_or(S::default(), |(received, _)| *received);
         received.by_region(self.topology.regions.len())[usize::from(region.0)]
     }
 
     /// What a transaction waits for of other regions.
-    pub(super) fn missing_for(&self, running: &Running<S>) -> Missing {
+    pub(super) fn missing_for(&self, now: Now, running: &Running<S>) -> Missing {
         let mut missing = Missing::new();
         if !S::OPTIMISTIC || !matches!(running.phase, Phase::Slices { .. } | Phase::Backoff { .. }) {
             return missing;
         }
-        let partitions = partitions_of(&running.steps).unwrap_or_default();
+        // What is only written blindly waits for nobody.
+        let observed = |step: &&Planned| !step.is_write() || step.is_observing();
+        let partitions = match running.kind {
+            Kind::OneShot if running.watches.is_empty() => {
+                partitions_of(running.steps.iter().filter(observed))
+            }
+            _ => None,
+        };
+        let waits_for = |partition: &u16| match &running.phase {
+            Phase::Slices { awaited, .. } => awaited.contains_key(partition),
+            _ => partitions.as_ref().is_none_or(|partitions| partitions.contains(partition)),
+        };
         let needed = running.snapshot.newest(running.seen);
-        for (partition, received) in &self.received {
-            if partitions.is_empty() || partitions.contains(partition) {
+        for (partition, (received, told)) in &self.received {
+            // Of one that is silent itself nobody knows what it has received.
+            if waits_for(partition) && now.instant - *told < self.options.suspect_after {
                 let regions = needed.missing(*received).into_iter().filter(|region| *region != self.region);
                 missing.extend(regions.map(|region| (*partition, region)));
             }
@@ -72,7 +90,7 @@ impl<S: Times> Coordinator<S> {
     /// True if a transaction waits for a region that counts as cut off: it has waited for long enough itself, or another one
     /// has, and nothing has come since.
     pub(super) fn is_cut_off(&self, now: Now, running: &Running<S>) -> bool {
-        let missing = self.missing_for(running);
+        let missing = self.missing_for(now, running);
         let is_declared = |of| self.declared.get(of).is_some_and(|at| *at == self.received_of(*of));
         let has_waited =
             now.instant + self.options.give_up_after >= running.deadline + self.options.declare_after;
@@ -129,7 +147,7 @@ impl<S: Times> Coordinator<S> {
     /// Once every partition has received what was abandoned, the session has lost nothing.
     pub(super) fn promote_if_shown(&mut self, session: SessionId) {
         let Some(abandoned) = self.thread(session).abandoned else { return };
-        if abandoned.missing(self.shown_here()).is_empty() {
+        if !abandoned.lacks(self.shown_here()) {
             self.promote(session);
         }
     }

@@ -61,6 +61,9 @@ pub(super) enum Kind<S> {
     Operate,
     /// The end of an interactive transaction.
     Commit(Open<S>),
+    /// The watching of the keys that its steps read, where snapshots show what may still be placed: their partitions must have
+    /// decided on that.
+    Watch,
 }
 
 /// How far it is.

@@ -17,6 +17,8 @@ pub(super) struct Session<S> {
     /// Why its open transaction has ended, until the session ends it too.
     pub(super) failed: Option<Error>,
     pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
+    /// It was closed while its last transaction was under way.
+    pub(super) closed: bool,
 }
 
 /// A request that waits for its turn.

@@ -81,7 +81,7 @@ impl<S: Times> Running<S> {
     }
 
     /// A transaction that has not begun.
-    fn new(session: SessionId, request: RequestId, kind: Kind<S>, steps: Vec<Planned>) -> Self {
+    pub(super) fn new(session: SessionId, request: RequestId, kind: Kind<S>, steps: Vec<Planned>) -> Self {
         let replies = steps.iter().map(known_reply).collect();
         Running {
             session,
@@ -379,6 +379,10 @@ impl<S: Times> Coordinator<S> {
                 {
                     running.add_writes(open);
                 }
+                self.answer(now, number, running, out);
+            }
+            Kind::Watch => {
+                self.add_watches(now, &running);
                 self.answer(now, number, running, out);
             }
             _ => {

@@ -83,6 +83,10 @@ impl<S: Times> Thread<S> {
         let (at, id) = (stamp.at, stamp.transaction);
         self.highest = self.highest.max(at);
         self.epoch += 1;
+        if S::OPTIMISTIC {
+            // Its snapshots show all that it wrote.
+            return;
+        }
         for of_key in effects {
             let cached = Cached { stamp, epoch: self.epoch, effects: of_key.effects.clone() };
             let entries = self.cache.entry(of_key.key.clone()).or_default();

@@ -136,7 +136,7 @@ impl<S: Times> Coordinator<S> {
             Kind::OneShot if !S::OBSERVES && running.steps.iter().any(Planned::is_observing) => {
                 running.chosen_parts()
             }
-            Kind::OneShot | Kind::Operate => {
+            Kind::OneShot | Kind::Operate | Kind::Watch => {
                 let mut parts = work_of(&running.steps);
                 if !running.steps.iter().any(Planned::is_observing) {
                     // What is only read has been read.
@@ -192,7 +192,10 @@ impl<S: Times> Coordinator<S> {
                 self.on_yes(now, number, partition, (at, gained), out);
             }
             Vote::Conflict { key, raise } => {
-                running.seen = running.seen.with(raise);
+                // What is open goes on with its snapshot, and has observed no more than that.
+                if matches!(running.kind, Kind::OneShot) {
+                    running.seen = running.seen.with(raise);
+                }
                 let raise = S::observed(raise);
                 if raise > Timestamp::ZERO && !S::UNIVERSAL && !S::OPTIMISTIC {
                     // It was the remote snapshot time of a transaction of this region, so it is stable here.
@@ -418,6 +421,10 @@ impl<S: Times> Coordinator<S> {
             Phase::Backoff { until, .. } => {
                 if now.instant < *until {
                     out.arm(Timer::Retry(number), *until);
+                } else if matches!(running.kind, Kind::OneShot) && !self.missing_for(now, running).is_empty()
+                {
+                    // Another attempt would be refused, too.
+                    out.arm(Timer::Retry(number), now.instant + self.options.tick_every);
                 } else if let Some(running) = self.running.remove(&number) {
                     self.unsettled.remove(&number);
                     self.attempt(now, running, out);

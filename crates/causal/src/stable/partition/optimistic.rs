@@ -9,13 +9,19 @@ use types::Timestamp;
 impl<S: Times> Partition<S> {
     /// The paper's version vector, whose own entry is `own`.
     pub(super) fn version_vector(&self, own: Timestamp) -> S {
-        let received = self.origins.iter().map(|(region, origin)| (*region, origin.up_to));
+        let received = self.origins.iter().map(|(region, origin)| (*region, self.followed(origin.up_to)));
         S::of_partition(self.region, own, received)
+    }
+
+    /// A time of another region, as far as the clock has followed it. What is above it is too far ahead
+    /// ([`crate::stable::Options::clock_bound`]) and counts as not received: nobody here could write after having seen it.
+    pub(super) fn followed(&self, at: Timestamp) -> Timestamp {
+        if S::OPTIMISTIC { at.min(self.clock.last()) } else { at }
     }
 
     /// True if nothing is missing here that the snapshot shows of other regions.
     pub(super) fn has_received(&self, snapshot: S) -> bool {
-        !S::OPTIMISTIC || snapshot.missing(self.version_vector(Timestamp::MAX)).is_empty()
+        !S::OPTIMISTIC || !snapshot.lacks(self.version_vector(Timestamp::MAX))
     }
 
     /// The freshest snapshot of these keys that shows all of this one: what has been received (Algorithm 2, lines 2 and 3).
@@ -29,7 +35,9 @@ impl<S: Times> Partition<S> {
             return fresh;
         }
         let last = self.store.stamps_beyond(hash, &part.key, None).next_back();
-        last.map_or(fresh, |last| fresh.with_effect(&last))
+        let ahead = |at: Timestamp| at.wall().0.saturating_sub(self.clock.last().wall().0);
+        let bound = self.options.clock_bound.as_micros() as u64;
+        last.filter(|last| ahead(last.at) <= bound).map_or(fresh, |last| fresh.with_effect(&last))
     }
 
     /// What a reader of these keys depends on from now on (Algorithm 1, lines 4 and 5): what the snapshot shows of them. All

@@ -230,6 +230,7 @@ impl<S: Times> Partition<S> {
                         }
                     };
                     self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    let stands = stands && self.spares_hidden(terms, hash, &part.key, &deed).is_ok();
                     if !stands {
                         return Err(Vote::Changed { key: (*part.key).into() });
                     }
@@ -318,6 +319,32 @@ impl<S: Times> Partition<S> {
         Err(Vote::Refused { error: Error::new(ErrorCode::Unavailable, text) })
     }
 
+    /// What an optimistic session writes counts as having observed all up to its snapshot's entries, too; what of that has not
+    /// been shown, as it depends on something that is missing here, it must not take back: it waits for what is missing.
+    fn spares_hidden(
+        &self,
+        terms: &Terms<S>,
+        hash: KeyHash,
+        key: &[u8],
+        deed: &Deed,
+    ) -> Result<(), Vote<S::Depends>> {
+        if !S::OPTIMISTIC || terms.pessimistic {
+            return Ok(());
+        }
+        let is_typed =
+            |bytes: &&Box<[u8]>| pledge::effect(bytes).is_some_and(|effect| effect.kind().is_some());
+        let typed: Vec<Deed> = deed.effects.iter().filter(is_typed).cloned().map(Deed::blind).collect();
+        let hidden = self.store.effects_beyond(hash, key, None).filter(|(stamp, effect)| {
+            stamp.region != self.region
+                && terms.snapshot.hides(stamp, self.region)
+                && !typed.iter().all(|deed| deed.withstands(effect))
+        });
+        match hidden.map(|(stamp, _)| stamp.depends_on).reduce(S::Depends::of_either) {
+            None => Ok(()),
+            Some(raise) => Err(Vote::Conflict { key: key.into(), raise }),
+        }
+    }
+
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
     /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
     fn observe_newest(
@@ -382,6 +409,7 @@ impl<S: Times> Partition<S> {
         )?;
         let deed = Deed { operation: Some(evaluation.operation.into()), whole: false, effects };
         self.withstands_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
+        self.spares_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
         gained.answers.push(Answer::new(step, reply));
         Ok(deed)
     }

@@ -285,7 +285,7 @@ impl<S: Times> Partition<S> {
     /// What is vouched for of the other replicas, or stays of those that are being evicted.
     pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
         let is_left_out = self.options.mutants.has(Mutant::OwnEntryOnly);
-        let received = self.origins.iter().map(|(region, origin)| (*region, origin.vouched));
+        let received = self.origins.iter().map(|(region, origin)| (*region, self.followed(origin.vouched)));
         let all = received.chain(self.evictions.received());
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }

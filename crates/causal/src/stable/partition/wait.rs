@@ -12,6 +12,7 @@ use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::hosted::Waits;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 use types::{Address, Instant, Rng, Timestamp, TransactionId};
 
@@ -25,6 +26,8 @@ pub(super) struct Waiting<S: Times> {
     /// What waits already: it is asked for again and again.
     known: BTreeSet<(TransactionId, u32)>,
     next: u64,
+    /// What was installed and received when no read was due any more: those that are left up to there lack something.
+    looked_at: (Timestamp, S),
     waits: Waits,
 }
 
@@ -39,7 +42,8 @@ struct Held<S: Times> {
 impl<S: Times> Default for Waiting<S> {
     fn default() -> Self {
         let (reads, votes, known) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Waiting { reads, votes, known, next: 0, waits: Waits::default() }
+        let looked_at = (Timestamp::ZERO, S::default());
+        Waiting { reads, votes, known, next: 0, looked_at, waits: Waits::default() }
     }
 }
 
@@ -70,11 +74,19 @@ impl<S: Times> Waiting<S> {
     /// Takes the first read that may be answered when this is installed, and this has been received.
     fn take_read(&mut self, installed: Timestamp, received: S, now: Instant) -> Option<Held<S>> {
         let is_due = |held: &Held<S>| match &held.message {
-            Message::SliceReq { snapshot, .. } => snapshot.missing(received).is_empty(),
+            Message::SliceReq { snapshot, .. } => !snapshot.lacks(received),
             _ => true,
         };
-        let mut installed = self.reads.range(..=(installed, u64::MAX));
-        let place = *installed.find(|(_, held)| is_due(held))?.0;
+        let (before, lacked) = self.looked_at;
+        let from = match received == lacked && before <= installed {
+            true => Bound::Excluded((before, u64::MAX)),
+            false => Bound::Unbounded,
+        };
+        let mut range = self.reads.range((from, Bound::Included((installed, u64::MAX))));
+        let Some(place) = range.find(|(_, held)| is_due(held)).map(|(place, _)| *place) else {
+            self.looked_at = (installed, received);
+            return None;
+        };
         let held = self.reads.remove(&place)?;
         self.forget(&held.message);
         self.waits.micros += (now - held.since).as_micros() as u64;
