@@ -23,11 +23,11 @@ mod mutants;
 mod one_time;
 mod partition;
 mod pledge;
-mod record;
+pub(crate) mod record;
 mod setup;
-mod stamp;
+pub(crate) mod stamp;
 mod times;
-mod token;
+pub(crate) mod token;
 mod tree;
 
 pub use coordinator::Coordinator;
@@ -41,6 +41,12 @@ pub use record::{Effects, Progress, Record};
 pub use setup::{Options, RegionTopology, Scope, Topology};
 pub use stamp::{Depends, Stamp};
 pub use times::Times;
+pub(crate) use commit::Decisions;
+pub(crate) use coordinator::{Ask, Planned, Replies, known_reply, millis, whole_of, work_of};
+pub(crate) use partition::{
+    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, NOBODY, Round, count_or_scan, is_nobodys, tell_keys,
+};
+pub(crate) use pledge::{effect, encoded};
 pub(crate) use times::oldest_of;
 
 use protocol::{Claim, Input, Now, Outputs, Protocol};

@@ -75,7 +75,7 @@ impl Topology {
     }
 
     /// A region's name; empty if there is no such region.
-    pub(super) fn name(&self, region: RegionId) -> &str {
+    pub(crate) fn name(&self, region: RegionId) -> &str {
         self.regions.get(usize::from(region.0)).map_or("", |region| &region.name)
     }
 

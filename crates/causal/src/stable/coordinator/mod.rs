@@ -17,6 +17,7 @@ mod draw;
 mod finish;
 mod lost;
 mod optimistic;
+mod replies;
 mod routes;
 mod running;
 mod session;
@@ -24,10 +25,14 @@ mod slices;
 mod thread;
 mod votes;
 
+pub(crate) use ask::{Ask, Planned};
+pub(crate) use replies::{Replies, known_reply, whole_of};
+pub(crate) use slices::work_of;
+
 use super::message::Message;
 use super::setup::{Options, Scope, Topology};
+use super::token::Token;
 use super::{Mutant, Node, Timer, Times};
-use ask::Ask;
 use lost::Losses;
 use protocol::{Claim, Input, Now, Outputs};
 use routes::Routes;
@@ -209,7 +214,7 @@ impl<S: Times> Coordinator<S> {
                 if was_idle {
                     self.ask(now, self.homes[self.home], self.oldest(now), out);
                 }
-                let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
+                let (session, ask) = (request.session(), Ask::new(&request, &self.topology, Token::open));
                 let waiting = Waiting { id, ask, since: now.instant, alone: false };
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
                 self.free.push_back(session);
@@ -585,7 +590,7 @@ impl<S: Times> Coordinator<S> {
 }
 
 /// The time that deadlines compare with: the wall clock, or the session's last write if that is later.
-fn millis(now: Now, highest: Timestamp) -> u64 {
+pub(crate) fn millis(now: Now, highest: Timestamp) -> u64 {
     now.wall.max(highest.wall()).as_millis()
 }
 
