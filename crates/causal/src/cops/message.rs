@@ -19,8 +19,6 @@ pub enum Message {
         round: u32,
         /// The state to read: what a get transaction asks for in its second round. Without, the latest one.
         version: Option<Entries>,
-        /// The state must stay readable for a second round.
-        leases: bool,
         /// The time that deadlines compare with (Corrections 69).
         now_millis: u64,
         /// Work on keys of this partition, which only reads.
@@ -106,7 +104,7 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Get { id, round, version, leases, now_millis, parts, whole },
+    0 => Get { id, round, version, now_millis, parts, whole },
     1 => GetResp { id, round, outcome },
     2 => PutAfter { id, settled, nearest, all, now_millis, parts },
     3 => PutResp { id, outcome },
@@ -146,7 +144,7 @@ pub struct Got {
     pub seen: Dependencies,
     /// In COPS-GT what these depend on.
     pub causes: Dependencies,
-    /// Every region has the partition's versions up to here.
+    /// Nobody need depend on the partition's versions up to here.
     pub stable: Timestamp,
 }
 wire_struct!(Got { answers, written, seen, causes, stable });

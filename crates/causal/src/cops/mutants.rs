@@ -7,7 +7,7 @@ pub enum Mutant {
     ChecksSkipped,
     /// A dependency counts as written when anything with its Lamport time or a later one is, from whatever region (Corrections 45).
     CheckByVersion,
-    /// A dependency that is written in its own region only is not checked elsewhere.
+    /// What a region has written of all others counts as written in all of them.
     FlaggedTooSoon,
     /// What a session reads is no dependency of what it writes (section 4.3).
     ReadsNotTracked,
@@ -17,7 +17,7 @@ pub enum Mutant {
     NearestOnly,
     /// A version that is collected is answered from what is left (Corrections 46).
     ReadCollected,
-    /// Versions are collected while a get transaction may still ask for them (section 5.1).
+    /// What every region has written is collected while get transactions may still need it (section 5.1).
     LeaseIgnored,
     /// A session goes on without its context while the outcome of its put is not known (Corrections 49).
     ContextCleared,

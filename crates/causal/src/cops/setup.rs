@@ -19,7 +19,7 @@ pub struct Options {
     pub retry_after: Duration,
     /// After how long a coordinator gives a request up.
     pub give_up_after: Duration,
-    /// For how long versions are kept for the second round of a get transaction: the paper's `trans_time`. One that comes later
+    /// For how long versions are kept for the second round of a get transaction: the paper's `trans_time`. One that takes longer
     /// begins again (Corrections 46).
     pub lease: Duration,
     /// How far beyond the time that it tells a partition promises, in its log, not to stamp after a restart.

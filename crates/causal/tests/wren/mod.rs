@@ -14,6 +14,7 @@ mod random;
 mod refill;
 mod scenes;
 mod spool;
+mod told;
 mod tree;
 mod visibility;
 mod world;

@@ -84,6 +84,8 @@ enum Phase {
     Getting {
         /// Which question it is.
         round: u32,
+        /// When the first round began.
+        since: Instant,
         /// By partition: the question, until it is answered.
         awaited: BTreeMap<u16, Message>,
         /// By partition: its last answer.

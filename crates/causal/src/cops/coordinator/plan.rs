@@ -9,10 +9,8 @@ use types::{Error, RequestId, SessionId};
 
 /// How a request is served.
 enum Plan {
-    /// By one round of reads, each partition by itself, or, of several partitions, by a get transaction.
-    Get {
-        transaction: bool,
-    },
+    /// By reads: of several partitions by a get transaction.
+    Get,
     /// By a put at one partition.
     Put(u16),
 }
@@ -29,7 +27,7 @@ impl Coordinator {
         match ask {
             Ask::Steps { watched: true, .. } | Ask::Watch { .. } => out.reply(id).error(&no_watches()),
             Ask::Steps { steps, watched: false } => match self.plan(&steps) {
-                Ok(Plan::Get { transaction }) => self.start_get(now, session, id, steps, transaction, out),
+                Ok(Plan::Get) => self.start_get(now, session, id, steps, out),
                 Ok(Plan::Put(partition)) => self.start_put(now, session, id, steps, partition, out),
                 Err(error) => out.reply(id).error(&error),
             },
@@ -60,8 +58,8 @@ impl Coordinator {
             (_, _) if whole > 0 && steps.len() > 1 => Err(alone_only()),
             (true, 1) => Ok(Plan::Put(partitions.first().copied().unwrap_or_default())),
             (true, _) => Err(several_written()),
-            (false, 0 | 1) => Ok(Plan::Get { transaction: false }),
-            (false, _) if self.options.transactions => Ok(Plan::Get { transaction: true }),
+            (false, 0 | 1) => Ok(Plan::Get),
+            (false, _) if self.options.transactions => Ok(Plan::Get),
             (false, _) => Err(several_read()),
         }
     }

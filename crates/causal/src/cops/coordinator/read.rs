@@ -20,17 +20,17 @@ impl Coordinator {
         session: SessionId,
         request: RequestId,
         steps: Vec<Planned>,
-        transaction: bool,
         out: &mut Outputs<'_, Node>,
     ) {
         let phase = Phase::Getting {
             round: 0,
+            since: now.instant,
             awaited: BTreeMap::new(),
             results: BTreeMap::new(),
             second: false,
         };
         let (number, running) = self.begin(now, session, request, steps, phase);
-        self.first_round(now, number, running, transaction, out);
+        self.first_round(now, number, running, out);
     }
 
     /// Asks every partition for its latest state, perhaps not for the first time.
@@ -39,15 +39,15 @@ impl Coordinator {
         now: Now,
         number: u64,
         mut running: Running,
-        leases: bool,
         out: &mut Outputs<'_, Node>,
     ) {
         let round = running.round() + 1;
-        let awaited = self.questions(number, &running, round, leases);
+        let awaited = self.questions(number, &running, round);
         running.replies = running.steps.iter().map(crate::stable::known_reply).collect();
         running.numbers.clear();
         let is_answered = awaited.is_empty();
-        running.phase = Phase::Getting { round, awaited, results: BTreeMap::new(), second: false };
+        let (since, results) = (now.instant, BTreeMap::new());
+        running.phase = Phase::Getting { round, since, awaited, results, second: false };
         match is_answered {
             true => self.answer(now, number, running, out),
             false => self.keep(now, number, running, out),
@@ -55,7 +55,7 @@ impl Coordinator {
     }
 
     /// The questions of a first round, by partition.
-    fn questions(&self, number: u64, running: &Running, round: u32, leases: bool) -> BTreeMap<u16, Message> {
+    fn questions(&self, number: u64, running: &Running, round: u32) -> BTreeMap<u16, Message> {
         let mut parts = work_of::<Cut>(&running.steps);
         let mut whole = whole_of(&running.steps, self.topology.partitions());
         let (id, now_millis) = (self.id(number), running.now_millis);
@@ -64,7 +64,7 @@ impl Coordinator {
             let parts = parts.remove(&partition).unwrap_or_default();
             let whole = whole.remove(&partition).unwrap_or_default();
             if !parts.is_empty() || !whole.is_empty() {
-                let question = Message::Get { id, round, version: None, leases, now_millis, parts, whole };
+                let question = Message::Get { id, round, version: None, now_millis, parts, whole };
                 questions.insert(partition, question);
             }
         }
@@ -93,7 +93,7 @@ impl Coordinator {
             }
             GetOutcome::VersionGone => {
                 let Some(running) = self.running.remove(&number) else { return };
-                return self.first_round(now, number, running, true, out);
+                return self.first_round(now, number, running, out);
             }
             GetOutcome::Refused { error } => return self.fail(now, number, &error, out),
         }
@@ -104,7 +104,12 @@ impl Coordinator {
 
     /// Every partition has answered: the second round, if one is needed, or the end.
     fn after_round(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
-        let Phase::Getting { round, results, second, .. } = &running.phase else { return };
+        let Phase::Getting { round, since, results, second, .. } = &running.phase else { return };
+        let is_late = now.instant - *since >= self.options.lease && !self.has(Mutant::LeaseIgnored);
+        if is_late && !*second && results.len() > 1 {
+            // What was read first may be older than what is still known of the others' dependencies.
+            return self.first_round(now, number, running, out);
+        }
         let missing = match *second || results.len() == 1 || self.has(Mutant::OneRound) {
             true => BTreeMap::new(),
             false => self.missing(results),
@@ -113,7 +118,7 @@ impl Coordinator {
             return self.finish_get(now, number, running, out);
         }
         let round = round + 1;
-        let mut first = self.questions(number, &running, round, false);
+        let mut first = self.questions(number, &running, round);
         first.retain(|partition, _| missing.contains_key(partition));
         for (partition, question) in &mut first {
             if let Message::Get { version, .. } = question {

@@ -34,24 +34,18 @@ impl Partition {
     /// The partitions of which something of this is not known to be written.
     fn lacking(&self, nearest: &Dependencies) -> BTreeSet<u16> {
         let is_written = |partition: u16, region: RegionId, at: Timestamp| match partition == self.index {
-            true => self.covers(&[(region, at)]),
-            false => self.checks.told.get(&partition).is_some_and(|told| told.of(region) >= at),
+            true => self.covers(&self.written, &[(region, at)]),
+            false => self.checks.told.get(&partition).is_some_and(|told| self.covers(told, &[(region, at)])),
         };
         let lacking = nearest.iter().filter(|(partition, region, at)| !is_written(*partition, *region, *at));
         lacking.map(|(partition, ..)| partition).collect()
     }
 
-    fn covers(&self, versions: &[(RegionId, Timestamp)]) -> bool {
+    fn covers(&self, written: &Entries, versions: &[(RegionId, Timestamp)]) -> bool {
         if self.has(Mutant::CheckByVersion) {
-            let newest = self.written_versions();
-            return versions.iter().all(|(_, at)| newest >= *at);
+            return versions.iter().all(|(_, at)| written.greatest() >= *at);
         }
-        covers(&self.written, versions.iter().copied())
-    }
-
-    /// The greatest Lamport time of anything that is written.
-    fn written_versions(&self) -> Timestamp {
-        self.written.greatest()
+        covers(written, versions.iter().copied())
     }
 
     /// Asks for what a write of this region waits for, unless it was asked for lately.
@@ -84,7 +78,7 @@ impl Partition {
         versions: Versions,
         out: &mut Outputs<'_, Node>,
     ) {
-        if self.covers(&versions) {
+        if self.covers(&self.written, &versions) {
             return out.send(from, Message::DepChecked { written: self.written });
         }
         self.checks.waiting.retain(|(asker, asked, _)| *asker != from || *asked != versions);
@@ -95,7 +89,7 @@ impl Partition {
     pub(super) fn answer_checks(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
         let patience = 3 * self.options.retry_after;
         for (from, versions, since) in std::mem::take(&mut self.checks.waiting) {
-            if self.covers(&versions) {
+            if self.covers(&self.written, &versions) {
                 out.send(from, Message::DepChecked { written: self.written });
             } else if now.instant - since < patience {
                 self.checks.waiting.push((from, versions, since));

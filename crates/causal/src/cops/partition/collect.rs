@@ -5,44 +5,39 @@
 //! observed what is at or below, so that who did what is forgotten there, and the cells hold it. While a region is cut off the
 //! time stands still.
 //!
-//! What a get transaction may ask for in its second round is kept by a lease: the state of its first round, and everything later,
-//! stays readable for [`Options::lease`]. Who comes later is told that the version is gone, and begins again.
+//! In COPS-GT the time lags by [`Options::lease`]: for so long the versions are kept that a get transaction may ask for in its second
+//! round, and what versions depend on that it may have read a part of before. A transaction that takes longer begins again, by its
+//! coordinator's clock; one that is held up on its way to a partition is told that the version is gone.
+//!
+//! [`Options::lease`]: crate::cops::Options::lease
 
 use super::{Mutant, Partition};
-use crate::cops::{Options, Stamp};
+use crate::cops::Stamp;
 use protocol::Now;
 use std::collections::VecDeque;
+use std::time::Duration;
 use types::{Instant, Timestamp};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
+/// How many earlier times are kept at most, to lag by the lease.
+const EARLIER: u32 = 16;
 
-/// States that may still be asked for.
+/// What was written in every region, and when that was known.
 #[derive(Debug, Default)]
-pub(super) struct Leases(VecDeque<Lease>);
+pub(super) struct Lag(VecDeque<(Instant, Timestamp)>);
 
-#[derive(Debug)]
-struct Lease {
-    since: Instant,
-    until: Instant,
-    /// Everything up to here is part of every state that was leased.
-    from: Timestamp,
-}
-
-impl Leases {
-    /// A state is read that contains everything up to `from`, which only rises.
-    pub(super) fn grant(&mut self, now: Instant, options: &Options, from: Timestamp) {
-        let until = now + options.lease;
-        match self.0.back_mut() {
-            Some(last) if now - last.since < options.tick_every => last.until = until,
-            _ => self.0.push_back(Lease { since: now, until, from }),
+impl Lag {
+    /// It is so much now. Returns what it was before the lease; `None` if that is not known any better than last time.
+    fn note(&mut self, now: Instant, everywhere: Timestamp, lease: Duration) -> Option<Timestamp> {
+        if self.0.back().is_none_or(|(last, _)| now - *last >= lease / EARLIER) {
+            self.0.push_back((now, everywhere));
         }
-    }
-
-    /// What every leased state contains; `None` if none is.
-    fn oldest(&mut self, now: Instant) -> Option<Timestamp> {
-        while self.0.pop_front_if(|lease| lease.until <= now).is_some() {}
-        self.0.front().map(|lease| lease.from)
+        let mut before = None;
+        while let Some((_, at)) = self.0.pop_front_if(|(known, _)| now - *known >= lease) {
+            before = Some(at);
+        }
+        before
     }
 }
 
@@ -50,16 +45,22 @@ impl Partition {
     /// Forgets what nobody needs any more.
     pub(super) fn collect(&mut self, now: Now) {
         let everywhere = self.equivalents.values().map(|equivalent| equivalent.written.least());
-        let stable = everywhere.fold(self.written.least(), Timestamp::min);
+        let everywhere = match self.has(Mutant::FlaggedTooSoon) {
+            true => self.written.least(),
+            false => everywhere.fold(self.written.least(), Timestamp::min),
+        };
+        let lags = self.options.transactions && !self.has(Mutant::LeaseIgnored);
+        let stable = match lags {
+            true => self.lag.note(now.instant, everywhere, self.options.lease).unwrap_or_default(),
+            false => everywhere,
+        };
         if stable > self.stable {
             self.stable = stable;
             self.store.set_watershed(Stamp::last_at(stable));
             self.causes.values_mut().for_each(|causes| causes.forget(stable));
         }
-        let leased = self.leases.oldest(now.instant).filter(|_| !self.has(Mutant::LeaseIgnored));
-        let horizon = self.stable.min(leased.unwrap_or(Timestamp::MAX));
         if !self.checkpointing {
-            self.raise_horizon(horizon);
+            self.raise_horizon(self.stable);
         }
         self.store.refresh_some(REFRESHED);
     }
@@ -75,18 +76,14 @@ impl Partition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
-    /// Corrections 46: what is leased is kept as long as the lease says, and no longer.
+    /// Corrections 46: what is leased is kept as long as the lease says.
     #[test]
-    fn a_lease_ends() {
-        let options = Options { lease: Duration::from_micros(100), ..Options::default() };
-        let mut leases = Leases::default();
-        assert_eq!(leases.oldest(Instant(0)), None);
-        leases.grant(Instant(0), &options, Timestamp(5));
-        leases.grant(Instant(6_000), &options, Timestamp(9));
-        assert_eq!(leases.oldest(Instant(99)), Some(Timestamp(5)));
-        assert_eq!(leases.oldest(Instant(100)), Some(Timestamp(9)));
-        assert_eq!(leases.oldest(Instant(6_100)), None);
+    fn what_is_known_counts_after_the_lease() {
+        let (lease, mut lag) = (Duration::from_micros(160), Lag::default());
+        let known: Vec<_> = (0..20).map(|at| lag.note(Instant(at * 10), Timestamp(at), lease)).collect();
+        assert!(known[..16].iter().all(Option::is_none));
+        assert_eq!(known[16..], [0, 1, 2, 3].map(|at| Some(Timestamp(at))));
+        assert!(lag.0.len() <= EARLIER as usize);
     }
 }

@@ -18,7 +18,7 @@ use super::{Cut, Entries, Mutant, Node, Options, Put, Stamp, Timer};
 use crate::stable::stamp::sight;
 use crate::stable::{Decisions, Topology, effect};
 use check::Checks;
-use collect::Leases;
+use collect::Lag;
 use expire::Expiry;
 use mvcc::Store;
 use protocol::{Input, Now, Outputs};
@@ -59,11 +59,11 @@ pub struct Partition {
     checks: Checks,
     /// In COPS-GT: what the versions of each region depend on.
     causes: BTreeMap<RegionId, Causes>,
-    /// Every version up to here is written in every region: nobody need depend on it any more.
+    /// Every version up to here is written in every region, in COPS-GT since the lease: nobody need depend on it any more.
     stable: Timestamp,
     /// Effects at or below are in the cells.
     horizon: Timestamp,
-    leases: Leases,
+    lag: Lag,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
     expiry: Expiry,
@@ -107,7 +107,7 @@ impl Partition {
             causes: BTreeMap::new(),
             stable: Timestamp::ZERO,
             horizon: Timestamp::ZERO,
-            leases: Leases::default(),
+            lag: Lag::default(),
             checkpointing: false,
             expiry: Expiry::default(),
             topology,
@@ -124,7 +124,7 @@ impl Partition {
         self.written
     }
 
-    /// Every version up to here is written in every region.
+    /// Every version up to here is written in every region, in COPS-GT since the lease.
     pub fn stable(&self) -> Timestamp {
         self.stable
     }
@@ -198,7 +198,7 @@ impl Partition {
     ) {
         let from = from.address();
         match message {
-            Message::Get { .. } => self.on_get(now, from, message, random, out),
+            Message::Get { .. } => self.on_get(from, message, random, out),
             Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
             Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
                 let stamp = Stamp { at, transaction: id, region: origin, depends_on: observed };

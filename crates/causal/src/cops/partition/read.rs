@@ -6,24 +6,20 @@ use crate::cops::message::{GetOutcome, Got, Message, Part};
 use crate::cops::Dependencies;
 use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan};
 use mvcc::Bounds;
-use protocol::{Now, Outputs};
+use protocol::Outputs;
 use types::{Address, Error, KeyHash, Malformed, RegionId, ReplyBuf, ReplySink, Rng, Timestamp};
 
 impl Partition {
     pub(super) fn on_get(
         &mut self,
-        now: Now,
         from: Address,
         message: Message,
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Message::Get { id, round, version, leases, now_millis, parts, whole } = message else { return };
+        let Message::Get { id, round, version, now_millis, parts, whole } = message else { return };
         if version.is_some_and(|version| self.is_gone(&version)) {
             return out.send(from, Message::GetResp { id, round, outcome: GetOutcome::VersionGone });
-        }
-        if leases {
-            self.leases.grant(now.instant, &self.options, self.written.least());
         }
         let outcome = match self.get(version, now_millis, &parts, &whole, random) {
             Ok(got) => GetOutcome::Done { got },
@@ -88,7 +84,7 @@ impl Partition {
             let of_region = self.causes.get(&region).and_then(|causes| causes.of(at));
             of_region.into_iter().for_each(|of_region| causes.join(of_region));
         }
-        Got { answers, written: version.unwrap_or(self.written), seen, causes, stable: self.flagged() }
+        Got { answers, written: version.unwrap_or(self.written), seen, causes, stable: self.stable }
     }
 
     /// Evaluates an operation on a state; without a version, the latest.
@@ -137,16 +133,8 @@ impl Partition {
     }
 
     fn depend(&self, region: RegionId, at: Timestamp, seen: &mut Dependencies) {
-        if at > self.flagged() {
+        if at > self.stable {
             seen.add(self.index, region, at);
-        }
-    }
-
-    /// Nobody need depend on versions up to here (section 5.1): every region has written them.
-    fn flagged(&self) -> Timestamp {
-        match self.has(Mutant::FlaggedTooSoon) {
-            true => self.written.greatest(),
-            false => self.stable,
         }
     }
 
