@@ -73,8 +73,10 @@ pub struct Context {
     nearest: Dependencies,
     /// In COPS-GT: the nearest ones, and everything that these depend on.
     all: Dependencies,
+    /// The greatest Lamport time that it has met.
+    latest: Timestamp,
 }
-wire_struct!(Context { nearest, all });
+wire_struct!(Context { nearest, all, latest });
 
 impl Context {
     /// What the next write must be checked for.
@@ -90,6 +92,7 @@ impl Context {
     /// Something was read; in COPS-GT with `causes`, everything that it depends on. It is nearer than these.
     pub fn got(&mut self, seen: &Dependencies, causes: &Dependencies, transactions: bool) {
         self.nearest.join(seen);
+        self.latest = self.latest.max(seen.latest());
         if transactions {
             self.all.join(seen);
             self.all.join(causes);
@@ -106,17 +109,20 @@ impl Context {
     pub fn join(&mut self, other: &Context) {
         self.nearest.join(&other.nearest);
         self.all.join(&other.all);
+        self.latest = self.latest.max(other.latest);
     }
 
-    /// Every region has written the versions of a partition up to here.
+    /// Every region has written the versions of a partition up to here: they are no dependencies, but what is written after they
+    /// were read is later all the same.
     pub fn forget(&mut self, partition: u16, up_to: Timestamp) {
         self.nearest.forget(partition, up_to);
         self.all.forget(partition, up_to);
+        self.latest = self.latest.max(up_to);
     }
 
-    /// The greatest Lamport time that it has seen.
+    /// At least the Lamport time of everything that it has seen.
     pub fn latest(&self) -> Timestamp {
-        self.nearest.latest()
+        self.latest
     }
 }
 

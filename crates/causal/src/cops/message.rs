@@ -45,6 +45,8 @@ pub enum Message {
         nearest: Dependencies,
         /// In COPS-GT everything that it depends on.
         all: Dependencies,
+        /// At least the Lamport time of everything that its session has seen.
+        latest: Timestamp,
         /// The time that deadlines compare with.
         now_millis: u64,
         /// Work on keys of this partition.
@@ -106,7 +108,7 @@ pub enum Message {
 wire_enum!(Message {
     0 => Get { id, round, version, now_millis, parts, whole },
     1 => GetResp { id, round, outcome },
-    2 => PutAfter { id, settled, nearest, all, now_millis, parts },
+    2 => PutAfter { id, settled, nearest, all, latest, now_millis, parts },
     3 => PutResp { id, outcome },
     4 => Replicate { origin, id, at, observed, nearest, causes, effects },
     5 => Heartbeat { origin, at, received, written },

@@ -42,7 +42,7 @@ pub use setup::{Options, RegionTopology, Scope, Topology};
 pub use stamp::{Depends, Stamp};
 pub use times::Times;
 pub(crate) use commit::Decisions;
-pub(crate) use coordinator::{Ask, Planned, Replies, known_reply, millis, whole_of, work_of};
+pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, whole_of, work_of};
 pub(crate) use partition::{
     Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, NOBODY, Round, count_or_scan, is_nobodys, tell_keys,
 };

@@ -3,10 +3,10 @@
 use super::{Coordinator, Got, Mutant, Phase, Running};
 use crate::cops::message::Message;
 use crate::cops::{Node, Put};
-use crate::stable::Entries;
-use protocol::{Claim, CommitStamp, Now, Outputs};
+use crate::stable::{Entries, Planned, What};
+use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
 use std::collections::BTreeMap;
-use types::{Error, ErrorCode, RegionSet, SessionId};
+use types::{Error, ErrorCode, RegionSet, SessionId, Timestamp};
 
 impl Coordinator {
     /// Writes the replies and goes on with the session.
@@ -73,6 +73,24 @@ impl Coordinator {
         Error::new(ErrorCode::Unavailable, text)
     }
 
+    /// What a request saw of each key on which something of it depends.
+    fn keys_seen(
+        &self,
+        running: &Running,
+        results: &BTreeMap<u16, Got>,
+    ) -> Vec<(Box<[u8]>, Vec<Timestamp>)> {
+        let mut keys: BTreeMap<Box<[u8]>, Vec<Timestamp>> = BTreeMap::new();
+        for step in &running.steps {
+            if let Planned::Key { key, partition, what } = step
+                && observes(what)
+                && let Some(got) = results.get(partition)
+            {
+                keys.insert((**key).into(), got.written.by_region(self.topology.regions.len()));
+            }
+        }
+        keys.into_iter().collect()
+    }
+
     /// Claims what a request saw and did.
     pub(super) fn claim(
         &mut self,
@@ -84,10 +102,10 @@ impl Coordinator {
         if !self.options.claims {
             return;
         }
-        let _ = (results, running.in_doubt);
+        let observed = put.map_or(Entries::default(), |put| put.observed);
         let commit = put.and_then(|put| put.at).map(|at| CommitStamp {
             at,
-            depends_on: put.map_or(Entries::default(), |put| put.observed).least(),
+            depends_on: observed.least(),
             region: self.region,
             parts: RegionSet::default(),
         });
@@ -99,13 +117,30 @@ impl Coordinator {
             session: running.session,
             transaction: self.id(number),
             commit,
-            snapshot: None,
-            vector: None,
+            snapshot: Some(SnapshotClaim {
+                region: self.region,
+                local: Timestamp::ZERO,
+                remote: Timestamp::ZERO,
+            }),
+            vector: Some(VectorClaim {
+                snapshot: Vec::new(),
+                depends_on: observed.by_region(self.topology.regions.len()),
+                merges: true,
+                keys: Some(self.keys_seen(running, results)),
+            }),
             thread: None,
             effects: effects.collect(),
             requests: running.request.or(running.in_doubt).into_iter().collect(),
             branch: None,
         });
+    }
+}
+
+/// True if the reply or the effect of a step depends on what the key holds.
+fn observes(what: &What) -> bool {
+    match what {
+        What::Read { .. } | What::Observing { .. } => true,
+        What::Write { effect, .. } => crate::stable::effect(effect).is_some_and(|effect| effect.kind().is_some()),
     }
 }
 

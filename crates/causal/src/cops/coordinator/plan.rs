@@ -2,10 +2,11 @@
 
 use super::{Ask, Coordinator};
 use crate::cops::{Cut, Node};
-use crate::stable::{Planned, work_of};
+use crate::stable::{Planned, What, work_of};
+use datatypes::{Operation, key};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeSet;
-use types::{Error, RequestId, SessionId};
+use types::{Error, Reader, RequestId, SessionId};
 
 /// How a request is served.
 enum Plan {
@@ -46,7 +47,7 @@ impl Coordinator {
     }
 
     fn plan(&self, steps: &[Planned]) -> Result<Plan, Error> {
-        if steps.iter().any(|step| matches!(step, Planned::Losses(_))) {
+        if steps.iter().any(is_about_losses) {
             return Err(Losses::none());
         }
         let writes = steps.iter().any(Planned::is_write);
@@ -65,39 +66,48 @@ impl Coordinator {
     }
 }
 
+/// True if a step asks for lost writes, or settles some.
+fn is_about_losses(step: &Planned) -> bool {
+    let Planned::Key { what: What::Observing { operation, .. }, .. } = step else {
+        return matches!(step, Planned::Losses(_));
+    };
+    let operation = Operation::decode(&mut Reader::new(operation));
+    matches!(operation, Ok(Operation::Key(key::Operation::Resolve { .. })))
+}
+
 fn several_written() -> Error {
-    Error::err(
+    Error::refused(
         "PROTOCOL cops writes the keys of one partition at a time, and these are of several; nothing was done; write them one by \
          one, name them with a common {tag}, or take a keyspace with PROTOCOL wren or paris",
     )
 }
 
 fn several_read() -> Error {
-    Error::err(
+    Error::refused(
         "these keys are of several partitions: PROTOCOL cops reads them together in keyspaces created with TRANSACTIONS on only; \
          read them one by one, name them with a common {tag}, or take a keyspace with PROTOCOL wren",
     )
 }
 
 fn alone_only() -> Error {
-    Error::err(
+    Error::refused(
         "commands on the whole keyspace cannot be part of a transaction of PROTOCOL cops; run them outside of it",
     )
 }
 
 fn no_flush() -> Error {
-    Error::err(
+    Error::refused(
         "PROTOCOL cops writes the keys of one partition at a time, so it cannot empty the keyspace; nothing was done; drop the \
          keyspace and create it again",
     )
 }
 
 fn no_watches() -> Error {
-    Error::err("PROTOCOL cops has no WATCH; take a keyspace with PROTOCOL wren, paris or pocc")
+    Error::refused("PROTOCOL cops has no WATCH; take a keyspace with PROTOCOL wren, paris or pocc")
 }
 
 fn no_interactive() -> Error {
-    Error::err(
+    Error::refused(
         "PROTOCOL cops has no interactive transactions: what they read is known too late for its two rounds; nothing was done; \
          take a keyspace with PROTOCOL wren, paris or pocc",
     )

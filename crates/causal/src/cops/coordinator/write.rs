@@ -28,6 +28,7 @@ impl Coordinator {
             settled: self.settled(),
             nearest: context.nearest().clone(),
             all: context.all().clone(),
+            latest: context.latest(),
             now_millis: running.now_millis,
             parts: work_of::<Cut>(&running.steps).remove(&partition).unwrap_or_default(),
         };

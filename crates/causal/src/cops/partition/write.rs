@@ -9,7 +9,7 @@ use crate::stable::{Ahead, Answer, Evaluation, KeyEffects, Work, effect, encoded
 use datatypes::Effect;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
-use types::{Address, Error, ErrorCode, KeyHash, ReplyBuf, Rng, TransactionId};
+use types::{Address, Error, ErrorCode, KeyHash, ReplyBuf, Rng, Timestamp, TransactionId};
 
 /// What has been worked out of a `PutAfter`.
 #[derive(Default)]
@@ -29,14 +29,14 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Message::PutAfter { id, settled, nearest, all, now_millis, parts } = message else { return };
+        let Message::PutAfter { id, settled, nearest, all, latest, now_millis, parts } = message else { return };
         if !self.answered.admit(id, settled, |_| false) {
             return;
         }
         let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
         let outcome = match known.cloned() {
             Some(put) => PutOutcome::Done { put },
-            None => match self.put_after(now, id, (nearest, all), now_millis, &parts, random, out) {
+            None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
                 Ok(put) => PutOutcome::Done { put },
                 Err(error) => PutOutcome::Refused { error },
             },
@@ -48,7 +48,7 @@ impl Partition {
         &mut self,
         now: Now,
         id: TransactionId,
-        (nearest, all): (Dependencies, Dependencies),
+        (nearest, all, latest): (Dependencies, Dependencies, Timestamp),
         now_millis: u64,
         parts: &[Part],
         random: &mut Rng,
@@ -60,7 +60,7 @@ impl Partition {
         nearest.join(&worked.seen);
         nearest.forget(self.index, self.stable);
         // A Lamport clock: later than everything that it depends on, whoever stamped that.
-        if self.clock.observe(nearest.latest(), now.wall).is_err() {
+        if self.clock.observe(latest.max(worked.seen.latest()), now.wall).is_err() {
             return Err(Error::refused(format!(
                 "the session's time is too far ahead of the clock of partition {}; nothing was done",
                 self.index

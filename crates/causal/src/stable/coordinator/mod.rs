@@ -25,7 +25,7 @@ mod slices;
 mod thread;
 mod votes;
 
-pub(crate) use ask::{Ask, Planned};
+pub(crate) use ask::{Ask, Planned, What};
 pub(crate) use replies::{Replies, known_reply, whole_of};
 pub(crate) use slices::work_of;
 
