@@ -198,7 +198,8 @@ impl<'d, 'h> Visible<'d, 'h> {
     /// Where keys are seen by themselves: adds to what a transaction saw what its session had seen before, what a context had that
     /// the session took over, and what all of that had seen. Its replies then tell whether it was shown so much.
     fn close(&mut self) {
-        let mut order: Vec<usize> = (0..self.all.len()).filter(|at| by_key(&self.all[*at]).is_some()).collect();
+        let mut order: Vec<usize> =
+            (0..self.all.len()).filter(|at| by_key(&self.all[*at]).is_some()).collect();
         order.sort_by_key(|at| self.all[*at].transaction.invoked);
         let numbers: BTreeMap<u64, usize> = order.iter().map(|at| (self.all[*at].number(), *at)).collect();
         loop {
@@ -207,11 +208,13 @@ impl<'d, 'h> Visible<'d, 'h> {
                 let transaction = self.all[*at].transaction;
                 let Some(mut seen) = self.seen[*at].clone() else { continue };
                 let direct: Vec<usize> = seen.iter().collect();
-                let with_it = direct.iter().filter_map(|position| self.seen[self.writers[*position]].as_ref());
+                let with_it =
+                    direct.iter().filter_map(|position| self.seen[self.writers[*position]].as_ref());
                 with_it.for_each(|with_it| seen.union(with_it));
                 let giver = transaction.follows.and_then(|giver| numbers.get(&giver));
                 giver.into_iter().for_each(|giver| seen.union(&self.known_after(*giver)));
-                let session = sessions.entry(transaction.session).or_insert_with(|| BitSet::new(self.writers.len()));
+                let session =
+                    sessions.entry(transaction.session).or_insert_with(|| BitSet::new(self.writers.len()));
                 seen.union(session);
                 self.rank[*at].into_iter().for_each(|own| seen.remove(own));
                 grew |= self.seen[*at].as_ref() != Some(&seen);

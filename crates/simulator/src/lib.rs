@@ -54,8 +54,8 @@ pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Settin
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CopsDeployment, CureDeployment,
     HybridCureDeployment, LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, PoccDeployment,
-    SoloDeployment,
-    TapirDeployment, TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment, WrenDeployment,
+    SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment,
+    WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

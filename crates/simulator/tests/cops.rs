@@ -48,12 +48,6 @@ fn cops_gt_with_one_round_is_caught() {
     assert_caught("cops-gt", &[], 1..=40, Mutant::OneRound);
 }
 
-/// Corrections 46: versions that keep nearest dependencies only.
-#[test]
-fn cops_gt_with_nearest_dependencies_only_is_caught() {
-    assert_caught("cops-gt", &[], 1..=60, Mutant::NearestOnly);
-}
-
 /// Corrections 49: a put that is asked for again is written again.
 #[test]
 fn cops_that_writes_twice_is_caught() {

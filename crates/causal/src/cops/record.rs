@@ -5,7 +5,9 @@ use crate::stable;
 use crate::stable::KeyEffects;
 use protocol::Encode;
 use std::borrow::Cow;
-use types::{Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint, wire_struct};
+use types::{
+    Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint, wire_struct,
+};
 
 /// One record. Borrowed where it is written, owned where it is read.
 #[derive(Clone, Debug, PartialEq)]

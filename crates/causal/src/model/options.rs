@@ -126,7 +126,9 @@ impl Options {
         let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
         options.protocol = protocol.unwrap_or(usual);
         if options.protocol == Protocol::Cops && conflicts == Some(0) {
-            return Err(Error::err("PROTOCOL cops does not list lost writes yet; leave CONFLICTS out, or take PROTOCOL wren"));
+            return Err(Error::err(
+                "PROTOCOL cops does not list lost writes yet; leave CONFLICTS out, or take PROTOCOL wren",
+            ));
         }
         options.ignore_conflicts = conflicts == Some(1) || options.protocol == Protocol::Cops;
         Ok(options)
@@ -171,7 +173,9 @@ impl Options {
     fn check_vectors(&self, cluster: &ClusterShape) -> Result<(), String> {
         let name = self.protocol.name();
         if self.is_copied() {
-            return Err(format!("PROTOCOL {name} has no copies yet; leave COPIES out, or take PROTOCOL wren"));
+            return Err(format!(
+                "PROTOCOL {name} has no copies yet; leave COPIES out, or take PROTOCOL wren"
+            ));
         }
         if usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!(

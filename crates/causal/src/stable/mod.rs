@@ -30,23 +30,24 @@ mod times;
 pub(crate) mod token;
 mod tree;
 
+pub(crate) use commit::Decisions;
 pub use coordinator::Coordinator;
+pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, whole_of, work_of};
 pub use entries::{Entries, MAX_REGIONS};
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use mutants::{Mutant, Mutants};
 pub use one_time::{OneTime, Origins, Rule};
 pub use partition::Partition;
+pub(crate) use partition::{
+    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, NOBODY, Round, count_or_scan, is_nobodys,
+    tell_keys,
+};
 pub use pledge::{Deed, Pledge};
+pub(crate) use pledge::{effect, encoded};
 pub use record::{Effects, Progress, Record};
 pub use setup::{Options, RegionTopology, Scope, Topology};
 pub use stamp::{Depends, Stamp};
 pub use times::Times;
-pub(crate) use commit::Decisions;
-pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, whole_of, work_of};
-pub(crate) use partition::{
-    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, NOBODY, Round, count_or_scan, is_nobodys, tell_keys,
-};
-pub(crate) use pledge::{effect, encoded};
 pub(crate) use times::oldest_of;
 
 use protocol::{Claim, Input, Now, Outputs, Protocol};

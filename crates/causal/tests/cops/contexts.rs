@@ -63,7 +63,10 @@ fn a_token_is_part_of_the_context() {
     assert_eq!(get(&mut world, last, &key(1)), "(nil)");
     world.heal();
     world.run_ms(500);
-    assert_eq!((get(&mut world, last, &key(1)), get(&mut world, last, &key(0))), ("after".into(), "v".into()));
+    assert_eq!(
+        (get(&mut world, last, &key(1)), get(&mut world, last, &key(0))),
+        ("after".into(), "v".into())
+    );
 }
 
 #[test]
@@ -100,7 +103,8 @@ fn each_put_knows_the_version_of_the_one_before() {
     let (own, there) = (client(0, 1), client(1, 2));
     world.part(replica(0, 0), replica(1, 0));
     let (first, second) = (key(0), key(1));
-    let ids = [(&first, "1"), (&second, "2")].map(|(key, value)| own.send(&mut world, &[step(key, write(value))]));
+    let ids =
+        [(&first, "1"), (&second, "2")].map(|(key, value)| own.send(&mut world, &[step(key, write(value))]));
     ids.into_iter().for_each(|id| drop(world.await_reply(id)));
     world.run_ms(300);
     assert_eq!(get(&mut world, there, &second), "(nil)", "it depends on the first");

@@ -22,7 +22,8 @@ fn keys_of_a_partition_are_written_together() {
     let mut world = world(2, Options::default());
     let own = client(0, 1);
     let (one, other) = (key(0), super::client::key_in(0, super::scenes::PARTITIONS, "other"));
-    let steps = [step(&one, write("1")), step(&other, increment(4)), step(&one, increment(1)), step(&one, GET)];
+    let steps =
+        [step(&one, write("1")), step(&other, increment(4)), step(&one, increment(1)), step(&one, GET)];
     let id = own.send(&mut world, &steps);
     assert_eq!(values(&world.await_reply(id)), ["OK", "(integer) 4", "(integer) 2", "2"]);
     world.run_ms(200);

@@ -54,7 +54,10 @@ fn section_4_4_a_dependency_check_waits_until_the_version_is_written() {
     world.heal();
     world.run_ms(500);
     assert_eq!(partition(&world, replica(1, 1)).waiting(), 0);
-    assert_eq!((get(&mut world, bob, &album), get(&mut world, bob, &photo)), ("with-photo".into(), "photo".into()));
+    assert_eq!(
+        (get(&mut world, bob, &album), get(&mut world, bob, &photo)),
+        ("with-photo".into(), "photo".into())
+    );
 }
 
 /// Who asked and began a new life, and who was asked and did, go on.

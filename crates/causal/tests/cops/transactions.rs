@@ -1,10 +1,10 @@
 //! Section 4.6: get transactions of COPS-GT (figure 7).
 
-use super::client::step;
+use super::client::Client;
 use super::client::GET;
+use super::client::step;
 use super::scenes::{client, get_trans, key, options, set, values, world};
 use super::world::{World, coordinator, replica};
-use super::client::Client;
 use anabranch_causal::cops::{Mutant, Options};
 use types::RequestId;
 

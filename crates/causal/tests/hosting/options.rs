@@ -74,8 +74,9 @@ fn cops_is_created_without_what_it_does_not_have() {
     let cops: (&[u8], &[u8]) = (b"PROTOCOL", b"cops");
     let on: (&[u8], &[u8]) = (b"TRANSACTIONS", b"on");
     let two = cluster(&[1, 1]);
-    let check =
-        |words: &[(&[u8], &[u8])]| created(&[], words).and_then(|options| options.check(&two).map(|()| options));
+    let check = |words: &[(&[u8], &[u8])]| {
+        created(&[], words).and_then(|options| options.check(&two).map(|()| options))
+    };
     assert!(!check(&[cops]).unwrap().transactions && check(&[cops, on]).unwrap().transactions);
     assert!(check(&[on]).unwrap_err().contains("of PROTOCOL cops"));
     assert!(check(&[cops, (b"COPIES", b"3")]).unwrap_err().contains("no copies yet"));

@@ -3,9 +3,7 @@
 
 use super::told::{is_stabilization, replicated};
 use super::under_test::{Message, Node, Options, Topology};
-use protocol::{
-    Claim, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest,
-};
+use protocol::{Claim, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,

@@ -70,9 +70,9 @@ impl Deployment for CopsDeployment {
     /// What is replicated is written, whether its coordinator lived to claim it or not.
     fn claims_of_message(&self, message: &Message) -> Vec<Claim> {
         let Message::Replicate { origin, id, at, observed, effects, .. } = message else { return Vec::new() };
-        let of_keys = effects.iter().flat_map(|of_key| {
-            of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone()))
-        });
+        let of_keys = effects
+            .iter()
+            .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
         let parts = RegionSet::default();
         vec![Claim {
             session: SessionId(0),
@@ -85,6 +85,10 @@ impl Deployment for CopsDeployment {
             requests: Vec::new(),
             branch: None,
         }]
+    }
+
+    fn reads_key_by_key(&self) -> bool {
+        !self.options.transactions
     }
 
     fn is_causal(&self) -> bool {
@@ -110,10 +114,11 @@ impl Deployment for CopsDeployment {
         true
     }
 
-    /// Watches and interactive transactions are refused, and a lost suffix or disk is not survived yet. Deadlines compare with clocks
+    /// Sessions share nothing, watches and interactive transactions are refused, and a lost suffix or disk is not survived yet. Deadlines compare with clocks
     /// that the checker does not know.
     fn lacks(&self) -> &[Feature] {
         &[
+            Feature::SharedThreads,
             Feature::Interactive,
             Feature::Watches,
             Feature::Resolutions,

@@ -74,11 +74,7 @@ impl Coordinator {
     }
 
     /// What a request saw of each key on which something of it depends.
-    fn keys_seen(
-        &self,
-        running: &Running,
-        results: &BTreeMap<u16, Got>,
-    ) -> Vec<(Box<[u8]>, Vec<Timestamp>)> {
+    fn keys_seen(&self, running: &Running, results: &BTreeMap<u16, Got>) -> Vec<(Box<[u8]>, Vec<Timestamp>)> {
         let mut keys: BTreeMap<Box<[u8]>, Vec<Timestamp>> = BTreeMap::new();
         for step in &running.steps {
             if let Planned::Key { key, partition, what } = step
@@ -110,9 +106,8 @@ impl Coordinator {
             parts: RegionSet::default(),
         });
         let effects = put.into_iter().flat_map(|put| &put.effects);
-        let effects = effects.flat_map(|of_key| {
-            of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone()))
-        });
+        let effects = effects
+            .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
         self.claims.push(Claim {
             session: running.session,
             transaction: self.id(number),
@@ -140,7 +135,9 @@ impl Coordinator {
 fn observes(what: &What) -> bool {
     match what {
         What::Read { .. } | What::Observing { .. } => true,
-        What::Write { effect, .. } => crate::stable::effect(effect).is_some_and(|effect| effect.kind().is_some()),
+        What::Write { effect, .. } => {
+            crate::stable::effect(effect).is_some_and(|effect| effect.kind().is_some())
+        }
     }
 }
 

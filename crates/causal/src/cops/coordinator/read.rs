@@ -34,13 +34,7 @@ impl Coordinator {
     }
 
     /// Asks every partition for its latest state, perhaps not for the first time.
-    fn first_round(
-        &mut self,
-        now: Now,
-        number: u64,
-        mut running: Running,
-        out: &mut Outputs<'_, Node>,
-    ) {
+    fn first_round(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
         let round = running.round() + 1;
         let awaited = self.questions(number, &running, round);
         running.replies = running.steps.iter().map(crate::stable::known_reply).collect();

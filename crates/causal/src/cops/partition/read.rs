@@ -2,8 +2,8 @@
 //! transaction. A read never waits: whatever a visible version depends on is visible.
 
 use super::{Cut, Entries, Mutant, Node, Partition, Stamp};
-use crate::cops::message::{GetOutcome, Got, Message, Part};
 use crate::cops::Dependencies;
+use crate::cops::message::{GetOutcome, Got, Message, Part};
 use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan};
 use mvcc::Bounds;
 use protocol::Outputs;
@@ -23,7 +23,9 @@ impl Partition {
         }
         let outcome = match self.get(version, now_millis, &parts, &whole, random) {
             Ok(got) => GetOutcome::Done { got },
-            Err(malformed) => GetOutcome::Refused { error: Error::err(format!("a read holds a {malformed}")) },
+            Err(malformed) => {
+                GetOutcome::Refused { error: Error::err(format!("a read holds a {malformed}")) }
+            }
         };
         out.send(from, Message::GetResp { id, round, outcome });
     }
@@ -48,15 +50,8 @@ impl Partition {
             for work in &part.work {
                 let Work::Evaluate { step, operation, blind } = work else { continue };
                 let (key, operation) = (&*part.key, &**operation);
-                let evaluation = Evaluation {
-                    hash,
-                    key,
-                    cached: &[],
-                    before: &[],
-                    operation,
-                    blind: *blind,
-                    now_millis,
-                };
+                let evaluation =
+                    Evaluation { hash, key, cached: &[], before: &[], operation, blind: *blind, now_millis };
                 let mut reply = ReplyBuf::new();
                 self.evaluate(version, &evaluation, &mut Ahead::of(1), random, &mut reply)?;
                 answers.push(Answer::new(*step, reply));

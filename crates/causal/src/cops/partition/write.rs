@@ -29,7 +29,9 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Message::PutAfter { id, settled, nearest, all, latest, now_millis, parts } = message else { return };
+        let Message::PutAfter { id, settled, nearest, all, latest, now_millis, parts } = message else {
+            return;
+        };
         if !self.answered.admit(id, settled, |_| false) {
             return;
         }

@@ -32,7 +32,8 @@ pub(crate) fn known_reply(step: &Planned) -> ReplyBuf {
 
 /// What is asked of partitions as a whole, by partition.
 pub(crate) fn whole_of(steps: &[Planned], partitions: u16) -> BTreeMap<u16, Vec<Whole>> {
-    let place = |cursor: u64| ((cursor >> CURSOR_BITS) as u16 % partitions, cursor & ((1 << CURSOR_BITS) - 1));
+    let place =
+        |cursor: u64| ((cursor >> CURSOR_BITS) as u16 % partitions, cursor & ((1 << CURSOR_BITS) - 1));
     let mut whole: BTreeMap<u16, Vec<Whole>> = BTreeMap::new();
     for (step, planned) in (0u32..).zip(steps) {
         let of_all = match planned {

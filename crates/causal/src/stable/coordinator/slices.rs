@@ -13,9 +13,7 @@ use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Work}
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
-use types::{
-    Address, Error, ErrorCode, RegionSet, RequestId, Rng, SessionId, TransactionId,
-};
+use types::{Address, Error, ErrorCode, RegionSet, RequestId, Rng, SessionId, TransactionId};
 
 /// What a transaction sees of a key beyond its snapshot: of its thread's cache, and its own effects.
 type Seen<S> = (Vec<CachedEffect<<S as Times>::Depends>>, Vec<Box<[u8]>>);

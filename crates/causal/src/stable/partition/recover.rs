@@ -316,46 +316,42 @@ pub(crate) fn tell_keys<S: Times>(
     above: Option<Timestamp>,
     chunk: &mut Vec<u8>,
 ) -> u64 {
-        let mut keys: Vec<CompactKey> = Vec::new();
-        let next = store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
-        let horizon = Stamp::last_at(horizon);
-        for key in &keys {
-            let hash = store.hash(key);
-            let mut cell = Vec::new();
-            if above.is_none() {
-                store.with_state(
-                    hash,
-                    key,
-                    |stamp| *stamp <= horizon,
-                    &[],
-                    |state| {
-                        if state.value.is_some() {
-                            state.encode(&mut cell);
-                        }
-                    },
-                );
-            }
-            if !cell.is_empty() {
-                record::put::<S>(
-                    chunk,
-                    &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) },
-                );
-            }
-            if above.is_none() {
-                for (stamp, effect, trace) in store.context(hash, key) {
-                    let (key, effect) =
-                        (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
-                    record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
-                }
-            }
-            let effects = store.effects(hash, key);
-            for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
-                let mut bytes = Vec::new();
-                effect.encode(&mut bytes);
-                let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
-                record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
+    let mut keys: Vec<CompactKey> = Vec::new();
+    let next = store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
+    let horizon = Stamp::last_at(horizon);
+    for key in &keys {
+        let hash = store.hash(key);
+        let mut cell = Vec::new();
+        if above.is_none() {
+            store.with_state(
+                hash,
+                key,
+                |stamp| *stamp <= horizon,
+                &[],
+                |state| {
+                    if state.value.is_some() {
+                        state.encode(&mut cell);
+                    }
+                },
+            );
+        }
+        if !cell.is_empty() {
+            record::put::<S>(chunk, &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) });
+        }
+        if above.is_none() {
+            for (stamp, effect, trace) in store.context(hash, key) {
+                let (key, effect) = (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
+                record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
             }
         }
+        let effects = store.effects(hash, key);
+        for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
+            let mut bytes = Vec::new();
+            effect.encode(&mut bytes);
+            let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
+            record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
+        }
+    }
     next
 }
 
