@@ -75,11 +75,14 @@ impl Partition {
     /// An answer, with what its reader depends on from now on.
     pub(super) fn got(&self, answers: Vec<Answer>, seen: Dependencies, version: Option<Entries>) -> Got {
         let mut causes = Dependencies::default();
-        for (region, at) in seen.of(self.index) {
-            let of_region = self.causes.get(&region).and_then(|causes| causes.of(at));
-            of_region.into_iter().for_each(|of_region| causes.join(of_region));
-        }
+        seen.of(self.index).for_each(|(region, at)| causes.join(&self.causes_of(region, at)));
         Got { answers, written: version.unwrap_or(self.written), seen, causes, stable: self.stable }
+    }
+
+    /// In COPS-GT what a version depends on, and all before it in its region's stream.
+    pub(super) fn causes_of(&self, region: RegionId, at: Timestamp) -> Dependencies {
+        let causes = self.causes.get(&region).and_then(|causes| causes.of(at));
+        causes.cloned().unwrap_or_default()
     }
 
     /// Evaluates an operation on a state; without a version, the latest.
@@ -118,9 +121,12 @@ impl Partition {
         seen: &mut Dependencies,
     ) {
         let mut latest = Entries::default();
-        for stamp in self.store.stamps_beyond(hash, key, None) {
-            if version.is_none_or(|version| stamp.at <= version.of(stamp.region)) {
-                latest.set(stamp.region, stamp.at.max(latest.of(stamp.region)));
+        let mut note = |stamp: Stamp| latest.set(stamp.region, stamp.at.max(latest.of(stamp.region)));
+        match version {
+            None => self.store.last_of_groups(hash, key).for_each(note),
+            Some(version) => {
+                let shown = self.store.stamps_beyond(hash, key, None);
+                shown.filter(|stamp| stamp.at <= version.of(stamp.region)).for_each(&mut note);
             }
         }
         let named = (0u16..).map(RegionId).zip(latest.named().iter().copied());

@@ -46,10 +46,13 @@ impl Partition {
     fn recover_record(&mut self, record: Record<'static>) -> Result<(), Malformed> {
         match record {
             Record::Put(written, put) => {
-                if !is_nobodys(written.stamp.transaction) {
-                    self.answered.decide(written.stamp.transaction, put.into_owned());
-                }
                 self.recover_written(&written);
+                let Stamp { at, transaction, region, .. } = written.stamp;
+                if !is_nobodys(transaction) {
+                    let mut put = put.into_owned();
+                    put.got.causes = self.causes_of(region, at);
+                    self.answered.decide(transaction, put);
+                }
                 self.queue(written.into_owned());
             }
             Record::Replicated(written) => self.recover_written(&written),

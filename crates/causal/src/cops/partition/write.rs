@@ -112,15 +112,16 @@ impl Partition {
                 all = Dependencies::default();
             }
             all.join(&written.nearest);
-            let causes = self.causes.entry(self.region).or_default();
-            written.causes = causes.add(stamp.at, &all);
-            put.got.causes = causes.of(stamp.at).cloned().unwrap_or_default();
+            written.causes = self.causes.entry(self.region).or_default().add(stamp.at, &all);
         }
+        // The log has them with the version.
+        put.got.causes = Dependencies::default();
         put.got.seen = Dependencies::on(self.index, self.region, stamp.at);
         if self.options.claims {
             put.effects.clone_from(&written.effects);
         }
         self.persist(&Record::Put(Cow::Borrowed(&written), Cow::Borrowed(put)), out);
+        put.got.causes = self.causes_of(self.region, stamp.at);
         self.answered.decide(stamp.transaction, put.clone());
         self.show(&written);
         self.outbox.push(stamp.at, stamp.transaction, written.bytes(), written);
