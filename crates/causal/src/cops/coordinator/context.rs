@@ -1,4 +1,4 @@
-//! Contexts that go to another session (COPS, section 4.3), in any region.
+//! Contexts: the threads of execution of one session, and those that go to another session (COPS, section 4.3), in any region.
 //!
 //! Whoever is given one goes on when its region has written what it depends on: the partitions are asked as they ask one another
 //! about a write that has arrived (`dep_check`). After that no read of the session waits.
@@ -13,7 +13,60 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Error, RequestId, SessionId};
 
+/// How many contexts a session has at most.
+const MOST: usize = 1000;
+
 impl Coordinator {
+    /// `createContext`: a thread that depends on nothing yet.
+    pub(super) fn new_context(&mut self, session: SessionId, id: RequestId, out: &mut Outputs<'_, Node>) {
+        let state = self.sessions.entry(session).or_default();
+        if state.others.len() + 1 >= MOST {
+            let text = format!("this connection has {MOST} contexts; drop some");
+            return out.reply(id).error(&Error::err(text));
+        }
+        state.made += 1;
+        state.others.insert(state.made, Context::default());
+        out.reply(id).integer(state.made as i64);
+    }
+
+    /// What the session does from now on it does in this context.
+    pub(super) fn use_context(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        number: u64,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let state = self.sessions.entry(session).or_default();
+        if number != state.number {
+            let Some(context) = state.others.remove(&number) else {
+                return out.reply(id).error(&no_context(number));
+            };
+            let before = std::mem::replace(&mut state.context, context);
+            state.others.insert(std::mem::replace(&mut state.number, number), before);
+        }
+        out.reply(id).simple("OK");
+    }
+
+    /// `deleteContext`.
+    pub(super) fn drop_context(
+        &mut self,
+        session: SessionId,
+        id: RequestId,
+        number: u64,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let state = self.sessions.entry(session).or_default();
+        if number == state.number {
+            let text = "this context is in use; CONTEXT USE another one first";
+            return out.reply(id).error(&Error::err(text));
+        }
+        match state.others.remove(&number) {
+            Some(_) => out.reply(id).simple("OK"),
+            None => out.reply(id).error(&no_context(number)),
+        }
+    }
+
     /// Everything that the session depends on, for another session.
     pub(super) fn tell_context(&mut self, session: SessionId, id: RequestId, out: &mut Outputs<'_, Node>) {
         let context = self.sessions.get(&session).map(|state| state.context.clone()).unwrap_or_default();
@@ -82,4 +135,8 @@ impl Coordinator {
         }
         self.end(now, number, running.session, out);
     }
+}
+
+fn no_context(number: u64) -> Error {
+    Error::err(format!("this connection has no context {number}; CONTEXT NEW makes one"))
 }

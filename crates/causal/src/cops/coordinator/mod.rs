@@ -45,7 +45,14 @@ pub struct Coordinator {
 /// A client's session: a causal thread of execution.
 #[derive(Debug, Default)]
 struct Session {
+    /// The one that is in use.
     context: Context,
+    /// Its number; it began with 0.
+    number: u64,
+    /// The others.
+    others: BTreeMap<u64, Context>,
+    /// The number of the last one that was made.
+    made: u64,
     queue: VecDeque<Waiting>,
     /// The number of the request that is under way.
     running: Option<u64>,

@@ -39,6 +39,9 @@ impl Coordinator {
             }
             Ask::Refused(error) => out.reply(id).error(&error),
             Ask::Token => self.tell_context(session, id, out),
+            Ask::NewContext => self.new_context(session, id, out),
+            Ask::UseContext(number) => self.use_context(session, id, number, out),
+            Ask::DropContext(number) => self.drop_context(session, id, number, out),
             Ask::Restore { token, timeout } => self.restore(now, session, id, token, timeout, out),
             Ask::Close => {
                 self.sessions.remove(&session);

@@ -38,6 +38,9 @@ pub(crate) enum Ask<T = Token> {
     Scope {
         private: bool,
     },
+    NewContext,
+    UseContext(u64),
+    DropContext(u64),
     Refused(Error),
     Close,
 }
@@ -143,6 +146,9 @@ impl<T> Ask<T> {
                     Ask::Restore { token: open(token, topology), timeout: *timeout }
                 }
                 ContextAsk::Scope { private } => Ask::Scope { private: *private },
+                ContextAsk::New => Ask::NewContext,
+                ContextAsk::Use { context } => Ask::UseContext(*context),
+                ContextAsk::Drop { context } => Ask::DropContext(*context),
             },
             Request::Own { words, .. } => Ask::Refused(Request::refused(words, "causal")),
             Request::Close { .. } => Ask::Close,

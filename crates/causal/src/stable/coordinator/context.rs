@@ -97,6 +97,13 @@ impl Ask {
     }
 }
 
+/// What a session is told that asks for several causal threads.
+pub(super) fn of_another_protocol() -> Error {
+    Error::err(
+        "a connection has several contexts in keyspaces with PROTOCOL cops; here it has one, or SESSION SCOPE's",
+    )
+}
+
 fn open_transaction() -> Error {
     Error::err("a transaction is open in this session; commit or abort it first")
 }

@@ -486,6 +486,9 @@ impl<S: Times> Coordinator<S> {
             Ask::Token => self.tell_context(session, id, out),
             Ask::Restore { token, .. } => self.restored(session, id, token, out),
             Ask::Scope { private } => self.set_scope(session, id, private, out),
+            Ask::NewContext | Ask::UseContext(_) | Ask::DropContext(_) => {
+                out.reply(id).error(&context::of_another_protocol());
+            }
             Ask::Close => {
                 let state = self.sessions.entry(session).or_default();
                 (state.open, state.failed) = (None, None);
