@@ -157,6 +157,11 @@ impl Causes {
         new
     }
 
+    /// Takes what somebody else tells that versions from here on depend on.
+    pub(super) fn learn(&mut self, at: Timestamp, causes: &Dependencies) {
+        self.from.entry(at).or_default().join(causes);
+    }
+
     /// Every region has written the versions up to here, and so everything that these depend on.
     pub(super) fn forget(&mut self, up_to: Timestamp) {
         while self.from.first_entry().is_some_and(|first| *first.key() <= up_to) {

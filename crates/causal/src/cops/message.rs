@@ -2,6 +2,7 @@
 
 use super::{Cut, Dependencies, Entries};
 use crate::stable::{Answer, KeyEffects, Whole};
+use replication::transfer::{Ask, Piece};
 use types::{Error, RegionId, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// Work on one key: operations to evaluate, and effects that depend on no state.
@@ -104,6 +105,32 @@ pub enum Message {
         /// Everything of each region up to here is written.
         written: Entries,
     },
+    /// Partition that lost records to its equivalents and to the partitions of its region: what do you have, and what have you heard of
+    /// me (Corrections 67)?
+    Recall,
+    /// The answer to `Recall`. What an equivalent names stays to be given for a while.
+    Recalled {
+        /// Everything of each region up to here is written.
+        written: Entries,
+        /// Up to here everything is in the cells.
+        horizon: Timestamp,
+        /// No time was ever heard of the asker that is above.
+        highest: Timestamp,
+    },
+    /// To an equivalent: give me your state.
+    Ask {
+        /// Which piece of it.
+        ask: Ask,
+        /// Only effects placed above; `None` for everything.
+        above: Option<Timestamp>,
+    },
+    /// The answer to `Ask`.
+    Piece {
+        /// The piece.
+        piece: Piece,
+        /// Its giver's horizon. If it has moved, the transfer begins again.
+        horizon: Timestamp,
+    },
 }
 wire_enum!(Message {
     0 => Get { id, round, version, now_millis, parts, whole },
@@ -115,6 +142,10 @@ wire_enum!(Message {
     6 => Received { up_to },
     7 => DepCheck { versions },
     8 => DepChecked { written },
+    9 => Recall,
+    10 => Recalled { written, horizon, highest },
+    11 => Ask { ask, above },
+    12 => Piece { piece, horizon },
 });
 
 /// What came of a `Get`.

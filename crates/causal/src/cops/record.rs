@@ -109,11 +109,15 @@ pub(super) fn put(out: &mut Vec<u8>, record: &Record<'_>) {
     put_bytes(out, &bytes);
 }
 
-/// Appends a record of those that all causal protocols log, which is encoded already.
-pub(super) fn put_common(out: &mut Vec<u8>, encoded: &[u8]) {
-    put_varint(out, encoded.len() as u64 + 1);
-    out.push(COMMON);
-    out.extend_from_slice(encoded);
+/// Appends records of those that all causal protocols log, which are encoded already, each behind its length.
+pub(super) fn put_all_common(out: &mut Vec<u8>, encoded: &[u8]) {
+    let mut reader = Reader::new(encoded);
+    while !reader.is_empty() {
+        let Ok(record) = reader.bytes() else { return };
+        put_varint(out, record.len() as u64 + 1);
+        out.push(COMMON);
+        out.extend_from_slice(record);
+    }
 }
 
 #[cfg(test)]

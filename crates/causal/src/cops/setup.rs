@@ -30,6 +30,13 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How much may be on its way to a region that has not said that it has written it.
     pub window: Window,
+    /// True if a partition that lost records serves with what the equivalents that answer know, and without any with what is left
+    /// (Corrections 84). Otherwise it waits for all of them.
+    pub accept_loss: bool,
+    /// About how much of its state a partition gives to another one at a time, in bytes.
+    pub piece_bytes: usize,
+    /// For how long who gives keeps what a silent taker may still ask for, and who takes waits for the next piece.
+    pub transfer_patience: Duration,
     /// True if coordinators shall claim what their requests saw and did, for checkers.
     pub claims: bool,
     /// Deliberate mistakes.
@@ -49,6 +56,9 @@ impl Default for Options {
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
             window: Window { items: 4096, bytes: 4 << 20 },
+            accept_loss: false,
+            piece_bytes: 64 << 10,
+            transfer_patience: Duration::from_secs(10),
             claims: false,
             mutants: Mutants::default(),
         }

@@ -12,6 +12,7 @@ pub fn set_up_cops(options: &Options, place: &Place<'_>) -> cops::Options {
     cops::Options {
         transactions: options.transactions,
         durability: place.life.durability,
+        accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
         ..cops::Options::default()
     }

@@ -11,6 +11,7 @@ mod mutants;
 #[allow(clippy::duplicate_mod, dead_code, reason = "the same operations")]
 #[path = "../wren/operations.rs"]
 mod operations;
+mod refill;
 mod refusals;
 mod replication;
 mod scenes;

@@ -25,6 +25,18 @@ pub(super) struct Checks {
     waiting: Vec<(Address, Versions, Instant)>,
 }
 
+impl Checks {
+    /// What the other partitions of the region have said that they have written.
+    pub(super) fn told(&self) -> impl Iterator<Item = &Entries> {
+        self.told.values()
+    }
+
+    /// True if a partition has said that it has written these versions.
+    pub(super) fn has(&self, partition: u16, versions: &[(RegionId, Timestamp)]) -> bool {
+        self.told.get(&partition).is_some_and(|told| covers(told, versions.iter().copied()))
+    }
+}
+
 impl Partition {
     /// True if everything is written here that this depends on.
     pub(super) fn is_due(&self, nearest: &Dependencies) -> bool {
@@ -114,5 +126,6 @@ impl Partition {
             equivalent.checked = None;
         }
         self.write_arrived(now, out);
+        self.catch_up(now, out);
     }
 }

@@ -59,9 +59,11 @@ impl Partition {
             self.store.set_watershed(Stamp::last_at(stable));
             self.causes.values_mut().for_each(|causes| causes.forget(stable));
         }
-        if !self.checkpointing {
+        let gives = self.giver.is_giving(now.instant, self.options.transfer_patience);
+        if !self.checkpointing && !gives {
             self.raise_horizon(self.stable);
         }
+        self.free_some();
         self.store.refresh_some(REFRESHED);
     }
 

@@ -1,13 +1,15 @@
 //! A replica of a partition: a node of COPS's key-value store (sections 4.2, 4.4 and 4.5), the primary of its keys in its region.
 //!
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
-//! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `expire` deletes what is overdue.
+//! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
+//! what a log lacks from other regions, `expire` deletes what is overdue.
 
 mod check;
 mod collect;
 mod expire;
 mod read;
 mod recover;
+mod refill;
 mod replicate;
 mod write;
 
@@ -20,12 +22,14 @@ use crate::stable::{Decisions, Topology, effect};
 use check::Checks;
 use collect::Lag;
 use expire::Expiry;
-use mvcc::Store;
+use mvcc::{Remains, Store};
 use protocol::{Input, Now, Outputs};
+use refill::Refill;
 use replicate::Equivalent;
 use replication::Outbox;
+use replication::transfer::Giver;
 use std::collections::BTreeMap;
-use types::{Address, Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
+use types::{Address, Error, ErrorCode, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +38,10 @@ enum Life {
     Recovering,
     /// It serves.
     Serving,
-    /// Its log lacks records that others rely on (Corrections 67): it says nothing to anybody.
-    Incomplete,
+    /// Its log lacks records that others rely on: it takes them from its equivalents (Corrections 67).
+    Taking,
+    /// It has all that they have, and takes part in everything; it serves clients when the region has written what that may depend on.
+    Catching,
 }
 
 /// See the module.
@@ -66,6 +72,19 @@ pub struct Partition {
     lag: Lag,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
+    /// And while equivalents take the state.
+    giver: Giver<NodeId>,
+    /// What is being taken from them.
+    refill: Option<Box<Refill>>,
+    /// A store that was replaced, to be freed in pieces.
+    remains: Option<Remains<Stamp>>,
+    /// The log tells of gaps, and no checkpoint of what filled them.
+    gaps: bool,
+    /// What the other partitions of the region must have written before it serves again, and when they were asked for it.
+    needed: Timestamp,
+    caught_up: Option<Instant>,
+    /// What was asked for up to here may have been done and forgotten.
+    fence: Timestamp,
     expiry: Expiry,
 }
 
@@ -109,6 +128,13 @@ impl Partition {
             horizon: Timestamp::ZERO,
             lag: Lag::default(),
             checkpointing: false,
+            giver: Giver::default(),
+            refill: None,
+            remains: None,
+            gaps: false,
+            needed: Timestamp::ZERO,
+            caught_up: None,
+            fence: Timestamp::ZERO,
             expiry: Expiry::default(),
             topology,
         }
@@ -175,15 +201,12 @@ impl Partition {
                 let outcome = self.recover(record);
                 debug_assert!(outcome.is_ok(), "log records are checksummed");
             }
-            Input::Recovered { complete } => self.on_recovered(now, complete, out),
+            Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
             _ if self.life == Life::Recovering => {}
-            Input::Message { from, message } if self.life == Life::Incomplete => {
-                self.refuse(from.address(), &message, out);
-            }
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
-            Input::Timer(Timer::Tick) => self.on_tick(now, out),
+            Input::Timer(Timer::Tick) => self.on_tick(now, random, out),
             Input::Timer(Timer::Retry(_)) => {}
         }
     }
@@ -196,8 +219,19 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let from = from.address();
+        let (node, from) = (from, from.address());
         match message {
+            Message::Recalled { written, horizon, highest } => {
+                self.on_recalled(now, from, (written, horizon, highest), random, out);
+            }
+            Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
+            Message::Received { up_to } => self.on_received(from, up_to, out),
+            Message::Get { .. } | Message::PutAfter { .. } if self.life != Life::Serving => {
+                self.refuse(from, &message, out);
+            }
+            Message::Recall => self.on_recall(now, node, out),
+            Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
+            _ if self.life == Life::Taking => {}
             Message::Get { .. } => self.on_get(from, message, random, out),
             Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
             Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
@@ -207,7 +241,6 @@ impl Partition {
             Message::Heartbeat { origin, at, received, written } => {
                 self.on_heartbeat(now, origin, at, received, written, out);
             }
-            Message::Received { up_to } => self.on_received(from, up_to, out),
             Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
             Message::DepChecked { written } => self.on_dep_checked(now, from, written, out),
             Message::GetResp { .. } | Message::PutResp { .. } => {}
@@ -259,13 +292,27 @@ impl Partition {
 
     /// Why it does not serve, and what can be done about it.
     pub fn why_not(&self) -> String {
-        format!(
-            "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a lost data \
-             directory), and PROTOCOL cops does not take them from other regions yet; nothing was done; restore the data \
-             directory, or copy the keys to another keyspace in a region that has them",
+        let what = format!(
+            "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a lost data directory)",
             self.index,
             self.topology.name(self.region)
-        )
+        );
+        let silent = self.silent();
+        match (self.equivalents.is_empty(), silent.is_empty()) {
+            (true, _) => format!(
+                "{what}, and no other region has them; nothing was done; restore the data directory, or start its process once with \
+                 --accept-loss to go on with what is left"
+            ),
+            (false, true) => format!(
+                "{what} and is taking them from its peers, or waits until its region is as far; nothing was done; try again soon"
+            ),
+            (false, false) => {
+                format!(
+                    "{what} and waits for {}; nothing was done; try again when they answer",
+                    silent.join(", ")
+                )
+            }
+        }
     }
 
     fn has(&self, mutant: Mutant) -> bool {

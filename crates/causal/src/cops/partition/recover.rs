@@ -12,7 +12,7 @@ use crate::stable;
 use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
-use types::{Malformed, Reader, RegionId, Timestamp};
+use types::{Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
@@ -62,7 +62,7 @@ impl Partition {
                 self.queue(written.into_owned());
             }
             Record::Causes(region, at, causes) => {
-                self.causes.entry(region).or_default().add(at, &causes);
+                self.causes.entry(region).or_default().learn(at, &causes);
             }
             Record::Common(record) => self.recover_common(record)?,
         }
@@ -81,6 +81,7 @@ impl Partition {
                 self.promised = self.promised.max(until);
                 self.clock.recover(until);
             }
+            stable::Record::Gaps { filled } => self.gaps = !filled,
             stable::Record::Horizon { at } => self.raise_horizon(at),
             stable::Record::Received { origin, up_to, .. } => {
                 self.written.set(origin, up_to.max(self.written.of(origin)));
@@ -98,10 +99,15 @@ impl Partition {
         self.outbox.push(written.stamp.at, written.stamp.transaction, written.bytes(), written);
     }
 
-    pub(super) fn on_recovered(&mut self, now: Now, complete: bool, out: &mut Outputs<'_, Node>) {
-        if !complete {
-            self.life = Life::Incomplete;
-            return;
+    pub(super) fn on_recovered(
+        &mut self,
+        now: Now,
+        complete: bool,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        if !complete || self.gaps {
+            return self.begin_refill(now, random, out);
         }
         self.life = Life::Serving;
         // Nothing of this region will be placed below what it has stamped or promised.
@@ -147,10 +153,10 @@ impl Partition {
             let above = Cow::Borrowed(&[][..]);
             record::put(chunk, &common(stable::Record::Received { origin, up_to, above }));
         }
-        for (region, causes) in &self.causes {
-            for (at, causes) in causes.iter() {
-                record::put(chunk, &Record::Causes(*region, at, Cow::Borrowed(causes)));
-            }
+        self.checkpoint_causes(chunk);
+        if self.gaps {
+            let filled = matches!(self.life, Life::Catching | Life::Serving);
+            record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
         for (id, put) in self.answered.iter() {
             record::put(chunk, &Record::Answered(id, Cow::Borrowed(put)));
@@ -175,10 +181,7 @@ impl Partition {
     fn checkpoint_keys(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
         let mut told = Vec::new();
         let next = tell_keys::<Cut>(&mut self.store, cursor, self.horizon, None, &mut told);
-        let mut reader = Reader::new(&told);
-        while let Ok(bytes) = reader.bytes() {
-            record::put_common(chunk, bytes);
-        }
+        record::put_all_common(chunk, &told);
         next
     }
 }

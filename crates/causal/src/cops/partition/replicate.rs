@@ -15,7 +15,7 @@ use replication::Link;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
-use types::{Address, Instant, NodeId, RegionId, Timestamp, WallTime};
+use types::{Address, Instant, NodeId, RegionId, Rng, Timestamp, WallTime};
 
 /// About what a write occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 256;
@@ -50,7 +50,7 @@ impl Equivalent {
     }
 
     /// Everything up to here is written or waits.
-    fn arrived_up_to(&self) -> Timestamp {
+    pub(super) fn arrived_up_to(&self) -> Timestamp {
         self.arrived.back().map_or(Timestamp::ZERO, |last| match last {
             Arrived::Write(written) => written.stamp.at,
             Arrived::Time(at, _) => *at,
@@ -59,7 +59,12 @@ impl Equivalent {
 }
 
 impl Partition {
-    pub(super) fn on_tick(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_tick(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        out.arm(Timer::Tick, now.instant + self.options.tick_every);
+        if self.life == Life::Taking {
+            return self.go_on_taking(now, random, out);
+        }
+        self.catch_up(now, out);
         self.tell_bound(now, out);
         for peer in self.resumed() {
             let sent = self.send_due(peer, out);
@@ -68,7 +73,6 @@ impl Partition {
         self.write_arrived(now, out);
         self.expire_some(now, out);
         self.collect(now);
-        out.arm(Timer::Tick, now.instant + self.options.tick_every);
     }
 
     /// Nothing will be placed at or below the time that the others are told. The clock and the log remember it (Corrections 21).
@@ -205,7 +209,7 @@ impl Partition {
         if equivalent.link.started(peer.incarnation) {
             equivalent.arrived.clear();
             equivalent.checked = None;
-            if self.life == Life::Serving {
+            if self.life != Life::Taking {
                 self.greet(region, out);
             }
         }
@@ -218,8 +222,10 @@ impl Partition {
         let Some(equivalent) = self.equivalents.get_mut(&peer).filter(|_| is_peer) else { return };
         equivalent.link.resume();
         self.outbox.resume(peer, up_to);
-        self.send_due(peer, out);
-        self.tell_time(peer, true, out);
+        if self.life != Life::Taking {
+            self.send_due(peer, out);
+            self.tell_time(peer, true, out);
+        }
     }
 }
 

@@ -38,6 +38,9 @@ impl Partition {
         let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
         let outcome = match known.cloned() {
             Some(put) => PutOutcome::Done { put },
+            None if now_millis <= self.fence.wall().as_millis() => {
+                PutOutcome::Refused { error: self.forgotten() }
+            }
             None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
                 Ok(put) => PutOutcome::Done { put },
                 Err(error) => PutOutcome::Refused { error },
@@ -80,6 +83,15 @@ impl Partition {
         let mut put = Put { at: Some(stamp.at), got, observed: stamp.depends_on, effects: Vec::new() };
         self.write(written, &mut put, out);
         Ok(put)
+    }
+
+    /// A partition that lost records does not know any more what it has done before that.
+    fn forgotten(&self) -> Error {
+        let text = format!(
+            "partition {} lost its memory before it said whether it has written; read before you repeat it",
+            self.index
+        );
+        Error::new(ErrorCode::UnknownOutcome, text)
     }
 
     /// # Errors
