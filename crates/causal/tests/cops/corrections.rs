@@ -85,3 +85,20 @@ fn key_of(key: &str) -> u16 {
 fn corrections_49_a_put_is_written_once() {
     assert_eq!(lost_answer(None), "1");
 }
+
+/// Corrections 21: a clock steps back after its time was told. Returns what another region shows of a write then.
+pub fn clock_that_steps_back(mutant: Option<Mutant>) -> String {
+    let mut world = world(2, options(false, mutant));
+    let (own, there) = (client(0, 1), client(1, 2));
+    set(&mut world, own, &key(0), "before");
+    world.run_ms(50);
+    world.host(replica(0, 0)).skew = -20_000;
+    set(&mut world, own, &key(0), "after");
+    world.run_ms(500);
+    get(&mut world, there, &key(0))
+}
+
+#[test]
+fn corrections_21_nothing_is_stamped_below_what_was_told() {
+    assert_eq!(clock_that_steps_back(None), "after");
+}

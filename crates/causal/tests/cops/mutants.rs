@@ -1,7 +1,7 @@
 //! The scripts notice the known bugs.
 
 use super::contexts::token_elsewhere;
-use super::corrections::{concurrent_version, lost_answer, unknown_outcome};
+use super::corrections::{clock_that_steps_back, concurrent_version, lost_answer, unknown_outcome};
 use super::replication::{comment_on_a_photo, photo_and_album};
 use super::transactions::{acl_and_album, collected_meanwhile, far_dependency};
 use super::values::list_in_order;
@@ -36,6 +36,11 @@ fn corrections_49_a_context_that_is_cleared_too_soon_is_noticed() {
 #[test]
 fn a_context_that_is_not_waited_for_is_noticed() {
     assert_eq!(token_elsewhere(Some(Mutant::ContextIgnored), 300), ("OK".into(), "(nil)".into()));
+}
+
+#[test]
+fn corrections_21_a_bound_that_is_forgotten_is_noticed() {
+    assert_eq!(clock_that_steps_back(Some(Mutant::BoundNotRemembered)), "before");
 }
 
 #[test]
