@@ -139,3 +139,30 @@ fn an_accepted_loss_goes_on_with_what_is_left() {
     world.run_ms(1_000);
     assert_eq!(get(&mut world, client(1, 2), &key(0)), "w");
 }
+
+/// Every partition of every region lost something: what is left anywhere is what they go on with.
+#[test]
+fn who_lost_records_answers_others_that_did() {
+    let mut world = world(2, Options::default());
+    let (own, there) = (client(0, 1), client(1, 2));
+    (0..3).for_each(|index| set(&mut world, own, &key(index), "v"));
+    world.run_ms(300);
+    for region in 0..2 {
+        for index in 0..3 {
+            // One log of partition 1 is whole, but nobody knows that.
+            match (region, index) {
+                (1, 1) => world.crash(replica(1, 1)),
+                _ => world.destroy(replica(region, index)),
+            }
+        }
+    }
+    (0..2).for_each(|region| (0..3).for_each(|index| world.start_from(replica(region, index), false)));
+    world.run_ms(3_000);
+    for client in [own, there] {
+        assert_eq!(get(&mut world, client, &key(0)), "(nil)");
+        assert_eq!(get(&mut world, client, &key(1)), "v");
+    }
+    set(&mut world, there, &key(0), "w");
+    world.run_ms(500);
+    assert_eq!(get(&mut world, own, &key(0)), "w");
+}
