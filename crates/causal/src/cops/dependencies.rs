@@ -127,8 +127,8 @@ impl Context {
 }
 
 /// True if a partition that has written so much has written these versions.
-pub(super) fn covers(written: &Entries, versions: impl Iterator<Item = (RegionId, Timestamp)>) -> bool {
-    versions.into_iter().all(|(region, at)| written.of(region) >= at)
+pub(super) fn covers(written: &Entries, mut versions: impl Iterator<Item = (RegionId, Timestamp)>) -> bool {
+    versions.all(|(region, at)| written.of(region) >= at)
 }
 
 /// What the versions of one region's stream depend on, all before them included, as far as somebody may lack them: the `deps`

@@ -44,10 +44,10 @@ mod setup;
 
 pub use coordinator::Coordinator;
 pub use dependencies::{Context, Dependencies};
-pub use message::{Got, Message, Part, Put};
+pub use message::{GetOutcome, Got, Message, Part, Put, PutOutcome};
 pub use mutants::{Mutant, Mutants};
 pub use partition::Partition;
-pub use record::Record;
+pub use record::{Record, Written};
 pub use setup::Options;
 
 pub use crate::stable::{Entries, KeyEffects, MAX_REGIONS, RegionTopology, Topology};

@@ -145,7 +145,7 @@ impl Partition {
 
     fn checkpoint_times(&self, chunk: &mut Vec<u8>) {
         let until = self.promised.max(self.clock.last());
-        let common = |record| Record::Common(record);
+        let common = Record::Common;
         record::put(chunk, &common(stable::Record::Horizon { at: self.horizon }));
         record::put(chunk, &common(stable::Record::Promise { until, observed: Timestamp::ZERO }));
         let regions = self.topology.regions.len();

@@ -99,8 +99,8 @@ impl Partition {
     }
 
     fn awaits_region(&self, refill: &Refill) -> bool {
-        let regions = refill.unanswered.iter().filter_map(|address| self.topology.locate(*address));
-        regions.into_iter().any(|(region, _)| region == self.region)
+        let mut regions = refill.unanswered.iter().filter_map(|address| self.topology.locate(*address));
+        regions.any(|(region, _)| region == self.region)
     }
 
     pub(super) fn on_ask(

@@ -163,7 +163,7 @@ impl Partition {
         for work in &part.work {
             match work {
                 Work::Effect { effect } => {
-                    observes |= kind_of(effect);
+                    observes |= merges(effect);
                     self.add_effect(now_millis, hash, key, effect, &mut effects);
                 }
                 Work::Evaluate { step, operation, blind } => {
@@ -219,6 +219,6 @@ impl Partition {
 }
 
 /// True if the effect is one on a value of some type, and does not replace whatever is there.
-fn kind_of(bytes: &[u8]) -> bool {
+fn merges(bytes: &[u8]) -> bool {
     effect(bytes).is_some_and(|effect| effect.kind().is_some())
 }
