@@ -1,5 +1,6 @@
 //! Wren played in virtual time: scripts, one per promise, and random runs under faults checked through claims.
 
+mod checkpoints;
 mod client;
 mod contexts;
 mod evict;
