@@ -80,7 +80,7 @@ def test_every_model_and_concurrency_can_be_chosen(cluster):
         (("MODEL", "strict", "PARTITIONS", "many"), "PARTITIONS is a number"),
         (("MODEL", "strict", "CONCURRENCY", "luck"), "optimistic, locking or occ"),
         (("MODEL", "strict", "CONCURRENCY", "qwstore"), "optimistic, locking or occ"),
-        (("MODEL", "causal", "PROTOCOL", "cure"), "PROTOCOL is wren, paris or pocc"),
+        (("MODEL", "causal", "PROTOCOL", "cure"), "PROTOCOL is wren, paris, pocc or cops"),
         (("MODEL", "causal", "PROTOCOL", "wren", "REPLICAS", 1), "every partition in every region"),
         (("MODEL", "causal", "REPLICAS", 3), "at most one replica in a region"),
         (("MODEL", "strict", "COLOUR", "red"), "unknown keyspace option"),

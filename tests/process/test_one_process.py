@@ -156,7 +156,7 @@ def test_options_have_the_reasons_that_they_have_in_a_cluster(server):
             ("MODEL strict CONCURRENCY locking DURABILITY always", "has the durability of its processes"),
             ("MODEL causal DURABILITY none", "has the durability of its processes"),
             ("MODEL causal REGIONS b", "b"),
-            ("MODEL causal PROTOCOL cure", "wren, paris or pocc"),
+            ("MODEL causal PROTOCOL cure", "wren, paris, pocc or cops"),
         ]:
             with pytest.raises(redis.ResponseError, match=reason):
                 client.execute_command("KEYSPACE", "CREATE", "refused", *options.split())

@@ -3,6 +3,7 @@
 //! Every protocol here answers three questions: how a stamp is chosen, which stamps a reader may see, and what
 //! happens to effects that do not commute. No networking, no clock, no entropy, no hash-order iteration.
 
+pub mod cops;
 pub mod model;
 pub mod paris;
 pub mod pocc;
@@ -14,4 +15,5 @@ protocol::compile_here! {
     WREN_COPIES: replication::copies::Node<wren::Node>,
     PARIS: paris::Node,
     POCC: pocc::Node,
+    COPS: cops::Node,
 }

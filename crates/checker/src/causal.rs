@@ -10,8 +10,11 @@
 //! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
 //! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
 //! one saw and wrote: sessions read one another's answered writes at once, and the thread's sets only grow.
+//!
+//! Where a transaction claims what it saw of keys one by one (COPS), its set is the least that holds that, what its session had seen
+//! before, and what all of that had seen: what is shown too soon, or not together, shows in replies that do not follow from the set.
 
-use crate::history::{Claim, Commit, Outcome, Snapshot, Thread, Transaction};
+use crate::history::{Claim, Commit, Key, Outcome, Snapshot, Thread, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::merged::Merged;
 use crate::replay::{Cells, replay};
@@ -40,6 +43,19 @@ fn is_visible_by_region(writer: &Claim, commit: Commit, snapshot: &[u64]) -> boo
 fn by_region<'d>(transaction: &'d Decoded<'_>) -> Option<&'d [u64]> {
     let vector = transaction.transaction.claim.as_ref()?.vector.as_ref()?;
     Some(vector.snapshot.as_slice()).filter(|snapshot| !snapshot.is_empty())
+}
+
+/// What a transaction saw of keys, region by region, if it saw each by itself.
+fn by_key<'d>(transaction: &'d Decoded<'_>) -> Option<&'d [(Key, Vec<u64>)]> {
+    transaction.transaction.claim.as_ref()?.vector.as_ref()?.keys.as_deref()
+}
+
+/// True if it saw what a committed transaction did to one of these keys.
+fn is_visible_by_key(writer: &Decoded<'_>, commit: Commit, keys: &[(Key, Vec<u64>)]) -> bool {
+    keys.iter().any(|(key, times)| {
+        let up_to = times.get(usize::from(commit.region)).copied().unwrap_or(0);
+        commit.at <= up_to && writer.effects.iter().any(|(on, _)| *on == key.0)
+    })
 }
 
 /// A set of writers by their position in the order of places.
@@ -115,6 +131,7 @@ impl<'d, 'h> Visible<'d, 'h> {
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
         visible.add_beyond();
+        visible.close();
         for transaction in all.iter().filter(|t| snapshot(t).is_none() && !t.steps.is_empty()) {
             if transaction.steps.iter().any(|step| step.observed.is_some()) {
                 let message = format!("transaction {} claims no snapshot", transaction.number());
@@ -178,6 +195,38 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
+    /// Where keys are seen by themselves: adds to what a transaction saw what its session had seen before, what a context had that
+    /// the session took over, and what all of that had seen. Its replies then tell whether it was shown so much.
+    fn close(&mut self) {
+        let mut order: Vec<usize> =
+            (0..self.all.len()).filter(|at| by_key(&self.all[*at]).is_some()).collect();
+        order.sort_by_key(|at| self.all[*at].transaction.invoked);
+        let numbers: BTreeMap<u64, usize> = order.iter().map(|at| (self.all[*at].number(), *at)).collect();
+        loop {
+            let (mut sessions, mut grew): (BTreeMap<u64, BitSet>, bool) = (BTreeMap::new(), false);
+            for at in &order {
+                let transaction = self.all[*at].transaction;
+                let Some(mut seen) = self.seen[*at].clone() else { continue };
+                let direct: Vec<usize> = seen.iter().collect();
+                let with_it =
+                    direct.iter().filter_map(|position| self.seen[self.writers[*position]].as_ref());
+                with_it.for_each(|with_it| seen.union(with_it));
+                let giver = transaction.follows.and_then(|giver| numbers.get(&giver));
+                giver.into_iter().for_each(|giver| seen.union(&self.known_after(*giver)));
+                let session =
+                    sessions.entry(transaction.session).or_insert_with(|| BitSet::new(self.writers.len()));
+                seen.union(session);
+                self.rank[*at].into_iter().for_each(|own| seen.remove(own));
+                grew |= self.seen[*at].as_ref() != Some(&seen);
+                self.seen[*at] = Some(seen);
+                session.union(&self.known_after(*at));
+            }
+            if !grew {
+                return;
+            }
+        }
+    }
+
     fn seen_by(&self, at: usize, own: &[Vec<usize>]) -> Option<BitSet> {
         let snapshot = snapshot(&self.all[at])?;
         let mut seen = BitSet::new(self.writers.len());
@@ -186,6 +235,8 @@ impl<'d, 'h> Visible<'d, 'h> {
             let lost = self.all[*writer].transaction.given_up;
             let shows = |commit: Commit| match by_region(&self.all[at]) {
                 Some(regions) => is_visible_by_region(claim, commit, regions),
+                None if by_key(&self.all[at]).is_some() => by_key(&self.all[at])
+                    .is_some_and(|keys| is_visible_by_key(&self.all[*writer], commit, keys)),
                 None => is_visible(commit, snapshot) && (!lost || commit.region == snapshot.region),
             };
             if *writer != at && claim.commit.is_some_and(shows) {
@@ -217,7 +268,7 @@ impl<'d, 'h> Visible<'d, 'h> {
 
     fn check_stable_time(&self, findings: &mut Findings) {
         for (at, seen) in self.with_sets() {
-            let fresh = by_region(&self.all[at]).is_some();
+            let fresh = by_region(&self.all[at]).is_some() || by_key(&self.all[at]).is_some();
             let Some(end) = self.all[at].transaction.responded.filter(|_| !fresh) else { continue };
             let late = |position: &usize| {
                 let writer = self.writer(*position);

@@ -83,6 +83,10 @@ pub struct Vector {
     /// Its effects have observed as much of each region and no more, and are merged by it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub merges: bool,
+    /// Where keys are read by themselves, in place of the snapshot: up to where it could see what each region did to them, beside
+    /// what its session has seen before, and what all of that depends on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<(Key, Vec<u64>)>>,
 }
 
 /// A committed effect's place, and what it observed.

@@ -50,7 +50,7 @@ pub(crate) enum Flow {
     OwnEnd,
     /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO
     Administer,
-    /// CONTEXT TOKEN, CONTEXT RESTORE, SESSION SCOPE
+    /// CONTEXT NEW, USE, DROP, TOKEN and RESTORE, SESSION SCOPE
     Context,
 }
 

@@ -81,7 +81,7 @@ pub struct LabClusterArguments {
     /// How a strict keyspace keeps conflicting transactions apart; qwstore is a baseline
     #[arg(long, value_name = "HOW", value_parser = ["optimistic", "locking", "occ", "qwstore"])]
     pub concurrency: Option<String>,
-    /// Which protocol keeps a causal one; those after pocc are baselines [default: wren, with --replicas paris]
+    /// Which protocol keeps a causal one; those after cops are baselines [default: wren, with --replicas paris]
     #[arg(long, value_name = "NAME", value_parser = PROTOCOLS)]
     pub protocol: Option<String>,
     /// Processes reach each other without the relays that delay and cut, but where there is a --delay: for measurements of
@@ -94,8 +94,8 @@ pub struct LabClusterArguments {
 }
 
 /// The protocols of causal keyspaces.
-const PROTOCOLS: [&str; 9] =
-    ["wren", "paris", "pocc", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
+const PROTOCOLS: [&str; 10] =
+    ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

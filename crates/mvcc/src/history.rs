@@ -590,6 +590,12 @@ impl<S: Stamp> History<S> {
         self.all_above(horizon.max(shown.unwrap_or(horizon))).map(|entry| entry.stamp)
     }
 
+    /// Of each group at least its last effect.
+    pub(crate) fn last_of_groups(&self) -> impl Iterator<Item = S> {
+        let done = self.greatest.iter().map(|(_, stamp)| *stamp);
+        done.chain(self.coming.iter().map(|entry| entry.stamp))
+    }
+
     /// The bytes it occupies beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
         (self.entries.capacity() + self.coming.capacity()) * size_of::<Entry<S>>() + self.heap_bytes

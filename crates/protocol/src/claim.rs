@@ -36,13 +36,16 @@ pub struct VectorClaim {
     pub depends_on: Vec<Timestamp>,
     /// Its effects have observed as much and no more, and are merged by it; otherwise they are performed in order of place.
     pub merges: bool,
+    /// Where partitions are read by themselves, in place of the snapshot: it could see everything that each region did to these keys
+    /// up to here, beside what its session has seen before, and what all of that depends on.
+    pub keys: Option<Vec<(Box<[u8]>, Vec<Timestamp>)>>,
 }
 
 impl VectorClaim {
     /// What is said, if anything is.
     pub fn of(snapshot: Vec<Timestamp>, depends_on: Vec<Timestamp>, merges: bool) -> Option<Self> {
         let says_something = !snapshot.is_empty() || !depends_on.is_empty();
-        says_something.then_some(VectorClaim { snapshot, depends_on, merges })
+        says_something.then_some(VectorClaim { snapshot, depends_on, merges, keys: None })
     }
 }
 

@@ -199,6 +199,19 @@ pub enum ContextAsk<'a> {
         /// How long to wait.
         timeout: Duration,
     },
+    /// Another causal thread of the session, which has seen nothing: its number, an integer from 1. The session goes on with the one
+    /// that it has. Of protocols whose sessions know what they depend on.
+    New,
+    /// The session goes on with this thread of its own, 0 for the one that it began with: `OK`.
+    Use {
+        /// Its number.
+        context: u64,
+    },
+    /// Forgets a thread that is not in use: `OK`.
+    Drop {
+        /// Its number.
+        context: u64,
+    },
     /// Whose writes the session reads before they are stable: its own only, or those of the whole process. `OK`.
     Scope {
         /// Its own only.

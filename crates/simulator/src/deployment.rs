@@ -179,6 +179,11 @@ pub trait Deployment {
         false
     }
 
+    /// True if keys of several partitions are not read together.
+    fn reads_key_by_key(&self) -> bool {
+        false
+    }
+
     /// True if its protocol has causal threads, which sessions may share, and queues for other regions.
     fn is_causal(&self) -> bool {
         false

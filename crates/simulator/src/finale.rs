@@ -3,6 +3,7 @@
 use crate::deployment::{Deployment, Mutants};
 use crate::faults::Feature;
 use crate::script::Script;
+use crate::workload::Plan;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
@@ -151,12 +152,13 @@ impl<D: Deployment> World<D> {
         loop {
             let places = self.read_everything(&readers);
             let all = places.len() == readers.len();
-            let replies = |place: &usize| {
-                self.recorder.history[*place].steps.iter().map(|s| s.reply.clone()).collect::<Vec<_>>()
+            let replies = |places: &[usize]| {
+                let steps = places.iter().flat_map(|place| &self.recorder.history[*place].steps);
+                steps.map(|step| step.reply.clone()).collect::<Vec<_>>()
             };
             let alike = places.windows(2).all(|pair| replies(&pair[0]) == replies(&pair[1]));
             if (all && alike) || self.now >= end {
-                places.iter().for_each(|place| self.recorder.history[*place].at_rest = true);
+                places.iter().flatten().for_each(|place| self.recorder.history[*place].at_rest = true);
                 if !all {
                     let message = "a minute after healing some gateway does not answer reads".into();
                     self.recorder.no_progress(message);
@@ -167,12 +169,30 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// One read of everything by each reader; the places of those that were answered.
-    fn read_everything(&mut self, readers: &[usize]) -> Vec<usize> {
+    /// One read of everything by each reader, key by key where keys are not read together; the places of those that were answered.
+    fn read_everything(&mut self, readers: &[usize]) -> Vec<Vec<usize>> {
+        let plan = self.workload.read_all();
+        let plans: Vec<Plan> = match self.deployment.reads_key_by_key() {
+            true => {
+                plan.steps.iter().map(|step| Plan { steps: vec![step.clone()], ..plan.clone() }).collect()
+            }
+            false => vec![plan],
+        };
+        let mut places: BTreeMap<usize, Vec<usize>> =
+            readers.iter().map(|reader| (*reader, Vec::new())).collect();
+        for plan in &plans {
+            for (reader, place) in self.read_by_each(readers, plan) {
+                places.entry(reader).or_default().push(place);
+            }
+        }
+        places.into_values().filter(|places| places.len() == plans.len()).collect()
+    }
+
+    /// The same read by each reader; those that were answered, and the places.
+    fn read_by_each(&mut self, readers: &[usize], plan: &Plan) -> Vec<(usize, usize)> {
         for reader in readers {
             self.clients[*reader].last = None;
-            let plan = self.workload.read_all();
-            self.begin(*reader, plan, true);
+            self.begin(*reader, plan.clone(), true);
         }
         let places: Vec<Option<usize>> =
             readers.iter().map(|reader| self.clients[*reader].open.first().map(|open| open.place)).collect();
@@ -181,7 +201,8 @@ impl<D: Deployment> World<D> {
             self.run_until(self.now + ROUND / 10);
         }
         let answered = |(reader, place): (&usize, Option<usize>)| {
-            place.filter(|_| self.clients[*reader].last == Some(Outcome::Committed))
+            let place = place.filter(|_| self.clients[*reader].last == Some(Outcome::Committed))?;
+            Some((*reader, place))
         };
         readers.iter().zip(places).filter_map(answered).collect()
     }

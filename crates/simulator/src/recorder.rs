@@ -393,7 +393,8 @@ impl Recorder {
         known.effects.extend(news);
         known.snapshot = known.snapshot.or(claim.snapshot);
         known.thread = known.thread.take().or(claim.thread);
-        if claim.vector.as_ref().is_some_and(|vector| !vector.snapshot.is_empty()) || known.vector.is_none() {
+        let says_more = |vector: &Vector| !vector.snapshot.is_empty() || vector.keys.is_some();
+        if claim.vector.as_ref().is_some_and(says_more) || known.vector.is_none() {
             known.vector = claim.vector;
         }
     }
@@ -430,6 +431,11 @@ fn name(id: TransactionId) -> [u64; 3] {
     [u64::from(id.process.0), u64::from(id.incarnation.0), id.number]
 }
 
+/// Up to where a transaction saw what each region did to a key.
+fn seen_of_key((key, times): (Box<[u8]>, Vec<Timestamp>)) -> (Key, Vec<u64>) {
+    (Key(key.into_vec()), times.into_iter().map(|at| at.0).collect())
+}
+
 fn converted(claim: protocol::Claim) -> Claim {
     Claim {
         transaction: name(claim.transaction),
@@ -447,6 +453,7 @@ fn converted(claim: protocol::Claim) -> Claim {
             snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
             depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
             merges: vector.merges,
+            keys: vector.keys.map(|keys| keys.into_iter().map(seen_of_key).collect()),
         }),
         thread: claim.thread.map(|thread| Thread {
             seen: thread.seen,

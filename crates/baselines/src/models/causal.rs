@@ -10,8 +10,8 @@ use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOption
 use types::Error;
 
 /// The protocols that a laboratory's keyspace may have: the product's first.
-const PROTOCOLS: [&str; 9] =
-    ["wren", "paris", "pocc", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
+const PROTOCOLS: [&str; 10] =
+    ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Model for CausalBaselines {
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
         let Some(word) = words.get("PROTOCOL") else { return Causal.create(words) };
         match word.one_of(&PROTOCOLS)? {
-            0..=2 => Causal.create(words),
+            0..=3 => Causal.create(words),
             named => Ok(joined(Causal.create(&words.without("PROTOCOL"))?, Some(PROTOCOLS[named]))),
         }
     }

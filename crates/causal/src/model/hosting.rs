@@ -141,9 +141,14 @@ pub(super) fn backlog<'n, S: Times>(nodes: impl Iterator<Item = &'n Node<S>>) ->
     })
 }
 
+/// How old something of this time is, in milliseconds.
+pub(super) fn age_ms(at: Timestamp, wall: WallTime) -> u64 {
+    wall.0.saturating_sub(at.wall().0) / 1000
+}
+
 /// How old is what these instances know of other regions.
 pub(super) fn lag<'n, S: Times>(nodes: impl Iterator<Item = &'n Node<S>> + Clone, wall: WallTime) -> Lag {
-    let age = |at: Timestamp| wall.0.saturating_sub(at.wall().0) / 1000;
+    let age = |at: Timestamp| age_ms(at, wall);
     let waits = nodes.clone().filter_map(Node::as_partition).map(Partition::waits);
     let waits = waits.fold(Waits::default(), |all, one| Waits {
         reads: all.reads + one.reads,

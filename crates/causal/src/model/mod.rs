@@ -1,11 +1,13 @@
 //! The model `causal` as a process knows it: its options, where its partitions are, and what hosts them.
 
 mod copied;
+mod cops;
 mod hosting;
 mod options;
 mod placement;
 
 pub use copied::host_copies;
+pub use cops::{host_cops, set_up_cops};
 pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
@@ -79,6 +81,9 @@ impl Model for Causal {
 
 /// A keyspace's instances in a process.
 fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+    if options.protocol == Protocol::Cops {
+        return host_cops(options, set_up_cops(options, place), place);
+    }
     let set_up = set_up(options, place);
     match (options.protocol, options.is_copied()) {
         (Protocol::Wren, false) => host_partitions::<wren::Snapshot>(options, set_up, place),
@@ -86,6 +91,6 @@ fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
         (Protocol::Paris, false) => host_partitions::<paris::Universal>(options, set_up, place),
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
         // It has no copies: `Options::check`.
-        (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
+        (Protocol::Pocc | Protocol::Cops, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use types::{Error, RegionSet};
 
 /// The options that commands know.
-const KNOWN: [&str; 6] = ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "CONFLICTS"];
+const KNOWN: [&str; 7] =
+    ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "TRANSACTIONS", "CONFLICTS"];
 
 /// Which protocol keeps a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub enum Protocol {
     Paris,
     /// Every partition in every region; what has arrived is read at once.
     Pocc,
+    /// Every partition in every region; writes name what they depend on, and are shown after it.
+    Cops,
 }
 
 impl Protocol {
@@ -29,6 +32,7 @@ impl Protocol {
             Protocol::Wren => "wren",
             Protocol::Paris => "paris",
             Protocol::Pocc => "pocc",
+            Protocol::Cops => "cops",
         }
     }
 }
@@ -41,6 +45,9 @@ pub struct Options {
     pub partitions: u16,
     /// Which protocol keeps it.
     pub protocol: Protocol,
+    /// Keys of several partitions are read together; of a protocol that has a choice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transactions: bool,
     /// How many of its regions keep each partition; all of them if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u16>,
@@ -77,6 +84,7 @@ pub(super) fn refuse_changes(words: &OptionWords<'_>) -> Result<(), Error> {
         "REPLICAS" => "REPLICAS stays: partitions do not move yet",
         "COPIES" => "COPIES stays: groups do not change their members yet",
         "PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
+        "TRANSACTIONS" => "TRANSACTIONS stays: what versions depend on is kept from the first write on",
         "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
         _ => return Err(words.options[0].unknown(NAME, &KNOWN)),
     };
@@ -93,21 +101,23 @@ impl Options {
         let mut options = Options {
             partitions: 2,
             protocol: Protocol::Wren,
+            transactions: false,
             replicas: None,
             copies: 1,
             regions: regions.collect(),
             ignore_conflicts: false,
             evicted: Vec::new(),
         };
-        let mut protocol = None;
+        let (mut protocol, mut conflicts) = (None, None);
         for word in &words.options {
             match word.name() {
                 "PARTITIONS" => options.partitions = word.number()?,
                 "REPLICAS" => options.replicas = Some(word.number()?),
                 "COPIES" => options.copies = word.number()?,
-                "CONFLICTS" => options.ignore_conflicts = word.one_of(&["record", "ignore"])? == 1,
+                "TRANSACTIONS" => options.transactions = word.one_of(&["off", "on"])? == 1,
+                "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore"])?),
                 "PROTOCOL" => {
-                    let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc];
+                    let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc, Protocol::Cops];
                     protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
                 }
                 _ => return Err(word.unknown(NAME, &KNOWN)),
@@ -115,6 +125,12 @@ impl Options {
         }
         let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
         options.protocol = protocol.unwrap_or(usual);
+        if options.protocol == Protocol::Cops && conflicts == Some(0) {
+            return Err(Error::err(
+                "PROTOCOL cops does not list lost writes yet; leave CONFLICTS out, or take PROTOCOL wren",
+            ));
+        }
+        options.ignore_conflicts = conflicts == Some(1) || options.protocol == Protocol::Cops;
         Ok(options)
     }
 
@@ -140,21 +156,30 @@ impl Options {
                 self.protocol.name()
             ));
         }
-        if self.protocol == Protocol::Pocc {
-            self.check_optimistic(cluster)?;
+        if matches!(self.protocol, Protocol::Pocc | Protocol::Cops) {
+            self.check_vectors(cluster)?;
+        }
+        if self.transactions && self.protocol != Protocol::Cops {
+            return Err(format!(
+                "TRANSACTIONS is of PROTOCOL cops; PROTOCOL {} has transactions anyway: leave it out",
+                self.protocol.name()
+            ));
         }
         self.check_regions(cluster)?;
         self.check_copies(cluster)
     }
 
-    /// What POCC cannot do.
-    fn check_optimistic(&self, cluster: &ClusterShape) -> Result<(), String> {
+    /// What protocols with a time for each region cannot do.
+    fn check_vectors(&self, cluster: &ClusterShape) -> Result<(), String> {
+        let name = self.protocol.name();
         if self.is_copied() {
-            return Err("PROTOCOL pocc has no copies yet; leave COPIES out, or take PROTOCOL wren".to_owned());
+            return Err(format!(
+                "PROTOCOL {name} has no copies yet; leave COPIES out, or take PROTOCOL wren"
+            ));
         }
         if usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!(
-                "PROTOCOL pocc is for at most {MAX_REGIONS} regions, as each write names what it depends on of all of them; \
+                "PROTOCOL {name} is for at most {MAX_REGIONS} regions, as each write names what it depends on of all of them; \
                  take PROTOCOL wren"
             ));
         }
@@ -231,10 +256,12 @@ impl Options {
     }
 
     fn check_eviction(&self, region: &str, cluster: &ClusterShape) -> Result<(), String> {
-        if self.protocol == Protocol::Pocc {
-            return Err("it is kept by PROTOCOL pocc, from which a region cannot be evicted yet; restore the region's \
-                        processes, or copy the keys to another keyspace"
-                .to_owned());
+        if matches!(self.protocol, Protocol::Pocc | Protocol::Cops) {
+            return Err(format!(
+                "it is kept by PROTOCOL {}, from which a region cannot be evicted yet; restore the region's processes, or copy \
+                 the keys to another keyspace",
+                self.protocol.name()
+            ));
         }
         if self.protocol == Protocol::Paris && self.is_copied() {
             return Err("it has partitions in some regions only, and copies of them: a region cannot be evicted from it yet; \
@@ -250,7 +277,7 @@ impl Options {
             return Err(format!("region '{region}' is its last one"));
         }
         match self.protocol {
-            Protocol::Wren | Protocol::Pocc => Ok(()),
+            Protocol::Wren | Protocol::Pocc | Protocol::Cops => Ok(()),
             Protocol::Paris => self.check_survivors(region, &stays, cluster),
         }
     }
@@ -284,6 +311,10 @@ impl Options {
     /// What KEYSPACE INFO says.
     pub(super) fn describe(&self, cluster: &ClusterShape) -> Properties {
         let mut properties = vec![("protocol", Property::from(self.protocol.name()))];
+        if self.protocol == Protocol::Cops {
+            let transactions = if self.transactions { "on" } else { "off" };
+            properties.push(("transactions", Property::from(transactions)));
+        }
         if self.is_copied() {
             properties.push(("copies", Property::Number(u64::from(self.copies))));
         }

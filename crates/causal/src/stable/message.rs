@@ -457,7 +457,7 @@ wire_struct!(Answer { step, reply, effects, cursor, flushed });
 
 impl Answer {
     /// A result.
-    pub(super) fn new(step: u32, reply: ReplyBuf) -> Self {
+    pub(crate) fn new(step: u32, reply: ReplyBuf) -> Self {
         Answer { step, reply, effects: Vec::new(), cursor: 0, flushed: Vec::new() }
     }
 }

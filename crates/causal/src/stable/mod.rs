@@ -23,20 +23,27 @@ mod mutants;
 mod one_time;
 mod partition;
 mod pledge;
-mod record;
+pub(crate) mod record;
 mod setup;
-mod stamp;
+pub(crate) mod stamp;
 mod times;
-mod token;
+pub(crate) mod token;
 mod tree;
 
+pub(crate) use commit::Decisions;
 pub use coordinator::Coordinator;
+pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, whole_of, work_of};
 pub use entries::{Entries, MAX_REGIONS};
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use mutants::{Mutant, Mutants};
 pub use one_time::{OneTime, Origins, Rule};
 pub use partition::Partition;
+pub(crate) use partition::{
+    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, NOBODY, Round, count_or_scan, is_nobodys,
+    tell_keys,
+};
 pub use pledge::{Deed, Pledge};
+pub(crate) use pledge::{effect, encoded};
 pub use record::{Effects, Progress, Record};
 pub use setup::{Options, RegionTopology, Scope, Topology};
 pub use stamp::{Depends, Stamp};

@@ -32,12 +32,12 @@ pub struct Deed {
 wire_struct!(Deed { operation, whole, effects });
 
 /// An effect's binary form, read. Messages and records are checked where they arrive.
-pub(super) fn effect(bytes: &[u8]) -> Option<Effect<'_>> {
+pub(crate) fn effect(bytes: &[u8]) -> Option<Effect<'_>> {
     Effect::decode(&mut Reader::new(bytes)).ok()
 }
 
 /// An effect's binary form.
-pub(super) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
+pub(crate) fn encoded(effect: &Effect<'_>) -> Box<[u8]> {
     let mut bytes = Vec::new();
     effect.encode(&mut bytes);
     bytes.into()

@@ -339,12 +339,12 @@ impl<D: Wire + Copy> Record<'static, D> {
 }
 
 /// The cell of a `State`.
-pub(super) fn cell(bytes: &[u8]) -> Result<Cell, Malformed> {
+pub(crate) fn cell(bytes: &[u8]) -> Result<Cell, Malformed> {
     Cell::decode(&mut Reader::new(bytes))
 }
 
 /// Appends a record behind its length, as checkpoints hold them.
-pub(super) fn put<S: Times>(out: &mut Vec<u8>, record: &Record<'_, S::Depends>) {
+pub(crate) fn put<S: Times>(out: &mut Vec<u8>, record: &Record<'_, S::Depends>) {
     let mut bytes = Vec::new();
     protocol::Encode::encode(record, &mut bytes);
     put_bytes(out, &bytes);

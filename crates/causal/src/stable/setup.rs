@@ -75,7 +75,7 @@ impl Topology {
     }
 
     /// A region's name; empty if there is no such region.
-    pub(super) fn name(&self, region: RegionId) -> &str {
+    pub(crate) fn name(&self, region: RegionId) -> &str {
         self.regions.get(usize::from(region.0)).map_or("", |region| &region.name)
     }
 
@@ -120,7 +120,7 @@ impl Topology {
     }
 
     /// Whose replica of which partition is at an address.
-    pub(super) fn locate(&self, address: Address) -> Option<(RegionId, u16)> {
+    pub(crate) fn locate(&self, address: Address) -> Option<(RegionId, u16)> {
         let regions = (0u16..).zip(&self.regions);
         let mut found = regions.filter_map(|(region, topology)| {
             let (index, _) = topology.partitions.iter().find(|(_, replica)| **replica == address)?;
@@ -130,7 +130,7 @@ impl Topology {
     }
 
     /// Every region but this one.
-    pub(super) fn others(&self, region: RegionId) -> impl Iterator<Item = RegionId> + use<> {
+    pub(crate) fn others(&self, region: RegionId) -> impl Iterator<Item = RegionId> + use<> {
         (0..self.regions.len() as u16).map(RegionId).filter(move |other| *other != region)
     }
 }

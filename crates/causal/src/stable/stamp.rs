@@ -55,7 +55,7 @@ impl<D: Depends> mvcc::Stamp for Stamp<D> {
 
 impl<D: Copy + Default> Stamp<D> {
     /// Names it for operators: the same in every region, and shorter than all of it.
-    pub(super) fn name(&self) -> Vec<u8> {
+    pub(crate) fn name(&self) -> Vec<u8> {
         let mut name = Vec::new();
         (self.at, self.transaction).encode(&mut name);
         name
@@ -75,6 +75,6 @@ impl<D: Copy + Default> Stamp<D> {
 /// What the effect observed of those before it: everything of its group, and of the others what its snapshot showed. In
 /// Wren the group is the region, whose primary put it after them; in PaRiS the process that its client spoke to. It is a
 /// little more than its client saw where another client of the group was ahead, never less.
-pub(super) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
+pub(crate) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
     Sight { group: S::group(stamp), upto: S::upto(stamp.depends_on) }
 }

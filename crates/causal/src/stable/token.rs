@@ -1,6 +1,6 @@
 //! Contexts on their way to another session: what a session depends on, in words that only nodes of the cluster can write.
 
-use super::Times;
+use super::{Times, Topology};
 use std::fmt::Write;
 use types::{HashSeed, KeyspaceId, Reader, RegionId, Timestamp, Wire, wire_struct};
 
@@ -10,7 +10,7 @@ const TAG_BYTES: usize = 8;
 
 /// What a session depends on (Corrections 35): it holds for a snapshot of another region too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
+pub(crate) struct Token {
     /// Where the session was.
     pub(super) region: RegionId,
     /// It has seen that region's effects up to here, its own writes included.
@@ -38,28 +38,37 @@ impl Token {
     }
 
     /// The token as a client gets it.
-    pub(super) fn seal(&self, seed: HashSeed, keyspace: KeyspaceId) -> String {
-        let mut bytes = vec![VERSION];
-        self.encode(&mut bytes);
-        bytes.extend(authentication(seed, keyspace, &bytes).to_be_bytes());
-        bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    pub(super) fn seal(&self, topology: &Topology) -> String {
+        let mut told = vec![VERSION];
+        self.encode(&mut told);
+        seal(told, topology)
     }
 
     /// The token of this text, unless it is another keyspace's, another cluster's, or nobody's.
-    pub(super) fn open(text: &[u8], seed: HashSeed, keyspace: KeyspaceId) -> Option<Token> {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
-        let bytes: Vec<u8> = text.chunks(2).map(byte).collect::<Option<_>>()?;
-        let (told, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG_BYTES)?)?;
-        if authentication(seed, keyspace, told).to_be_bytes() != *tag {
-            return None;
-        }
+    pub(super) fn open(text: &[u8], topology: &Topology) -> Option<Token> {
+        let told = open(text, topology)?;
         let mut input = Reader::new(told.strip_prefix(&[VERSION])?);
         Token::decode(&mut input).ok().filter(|_| input.is_empty())
     }
+}
+
+/// What a token tells, as a client gets it: in words that only nodes of the cluster can write.
+pub(crate) fn seal(mut told: Vec<u8>, topology: &Topology) -> String {
+    told.extend(authentication(topology.seed, topology.keyspace, &told).to_be_bytes());
+    told.iter().fold(String::with_capacity(2 * told.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// What the token of this text tells, unless it is another keyspace's, another cluster's, or nobody's.
+pub(crate) fn open(text: &[u8], topology: &Topology) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
+    let bytes: Vec<u8> = text.chunks(2).map(byte).collect::<Option<_>>()?;
+    let (told, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG_BYTES)?)?;
+    let is_ours = authentication(topology.seed, topology.keyspace, told).to_be_bytes() == *tag;
+    is_ours.then(|| told.to_vec())
 }
 
 fn authentication(seed: HashSeed, keyspace: KeyspaceId, bytes: &[u8]) -> u64 {
@@ -132,15 +141,17 @@ mod tests {
 
     #[test]
     fn only_the_cluster_can_write_a_token() {
-        let text = token(1 << 60, 1 << 59).seal(SEED, KEYSPACE);
-        assert_eq!(Token::open(text.as_bytes(), SEED, KEYSPACE), Some(token(1 << 60, 1 << 59)));
-        assert_eq!(Token::open(text.as_bytes(), HashSeed(78), KEYSPACE), None, "of another cluster");
-        assert_eq!(Token::open(text.as_bytes(), SEED, KeyspaceId(4)), None, "of another keyspace");
+        let of = |seed, keyspace| Topology { regions: Vec::new(), keyspace, seed };
+        let ours = of(SEED, KEYSPACE);
+        let text = token(1 << 60, 1 << 59).seal(&ours);
+        assert_eq!(Token::open(text.as_bytes(), &ours), Some(token(1 << 60, 1 << 59)));
+        assert_eq!(Token::open(text.as_bytes(), &of(HashSeed(78), KEYSPACE)), None, "of another cluster");
+        assert_eq!(Token::open(text.as_bytes(), &of(SEED, KeyspaceId(4))), None, "of another keyspace");
         for place in 0..text.len() {
             let mut forged = text.clone().into_bytes();
             forged[place] = if forged[place] == b'0' { b'1' } else { b'0' };
-            assert_eq!(Token::open(&forged, SEED, KEYSPACE), None, "changed at {place}");
-            assert_eq!(Token::open(&text.as_bytes()[..place], SEED, KEYSPACE), None, "cut at {place}");
+            assert_eq!(Token::open(&forged, &ours), None, "changed at {place}");
+            assert_eq!(Token::open(&text.as_bytes()[..place], &ours), None, "cut at {place}");
         }
     }
 

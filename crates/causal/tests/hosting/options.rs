@@ -32,7 +32,7 @@ fn what_cannot_work_is_refused_with_its_reason() {
     assert!(check(&[], &[(b"COPIES", b"3")]).unwrap_err().contains("region 'r0' has 1"));
     assert!(check(&[], &[(b"COPIES", b"2")]).unwrap_err().contains("1 or 3"));
     assert!(check(&[], &[(b"LOCKS", b"none")]).unwrap_err().contains("unknown keyspace option 'LOCKS'"));
-    assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("wren, paris or pocc, not 'cure'"));
+    assert!(check(&[], &[(b"PROTOCOL", b"cure")]).unwrap_err().contains("pocc or cops, not 'cure'"));
     let wren = check(&[b"r1"], &[(b"PROTOCOL", b"wren")]);
     assert!(wren.unwrap_err().contains("every partition in every region"));
 }
@@ -67,4 +67,25 @@ fn an_eviction_is_all_that_becomes_of_options() {
     assert!(refused("r1", "r0").contains("nobody else has"));
     assert!(refused("r0", "r2").contains("ask one of a region that stays"));
     assert!(refused("x", "r0").contains("no region 'x'"));
+}
+
+#[test]
+fn cops_is_created_without_what_it_does_not_have() {
+    let cops: (&[u8], &[u8]) = (b"PROTOCOL", b"cops");
+    let on: (&[u8], &[u8]) = (b"TRANSACTIONS", b"on");
+    let two = cluster(&[1, 1]);
+    let check = |words: &[(&[u8], &[u8])]| {
+        created(&[], words).and_then(|options| options.check(&two).map(|()| options))
+    };
+    assert!(!check(&[cops]).unwrap().transactions && check(&[cops, on]).unwrap().transactions);
+    assert!(check(&[on]).unwrap_err().contains("of PROTOCOL cops"));
+    assert!(check(&[cops, (b"COPIES", b"3")]).unwrap_err().contains("no copies yet"));
+    assert!(check(&[cops, (b"REPLICAS", b"1")]).unwrap_err().contains("every partition in every region"));
+    assert!(check(&[cops, (b"CONFLICTS", b"record")]).unwrap_err().contains("does not list lost writes"));
+    let many = created(&[], &[cops]).unwrap().check(&cluster(&[1; 9]));
+    assert!(many.unwrap_err().contains("at most 8 regions"));
+    let stored = store(&check(&[cops, on]).unwrap());
+    assert_eq!(read::<Options>(&stored).unwrap(), check(&[cops, on]).unwrap());
+    let refused = Causal.note_eviction(&stored, "r1", "r0", &two).unwrap_err();
+    assert!(refused.contains("cannot be evicted yet"), "{refused}");
 }

@@ -28,6 +28,7 @@ fn cluster(regions: u16, each: u16) -> ClusterShape {
 fn options(replicas: Option<u16>, copies: u16) -> Options {
     let protocol = if replicas.is_some() { Protocol::Paris } else { Protocol::Wren };
     Options {
+        transactions: false,
         partitions: 3,
         protocol,
         replicas,

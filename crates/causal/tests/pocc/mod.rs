@@ -6,6 +6,9 @@ mod client;
 mod degraded;
 mod random;
 mod sessions;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/told.rs"]
+mod told;
 #[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;

@@ -206,6 +206,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
         snapshot: vector.snapshot.iter().map(|at| at.0).collect(),
         depends_on: vector.depends_on.iter().map(|at| at.0).collect(),
         merges: vector.merges,
+        keys: None,
     });
     let effects = claim.effects.iter().map(|(key, effect)| (Key(key.to_vec()), Bytes(effect.to_vec())));
     checker::Claim {

@@ -1,5 +1,6 @@
 //! Wren played in virtual time: scripts, one per promise, and random runs under faults checked through claims.
 
+mod checkpoints;
 mod client;
 mod contexts;
 mod evict;
@@ -14,6 +15,7 @@ mod random;
 mod refill;
 mod scenes;
 mod spool;
+mod told;
 mod tree;
 mod visibility;
 mod world;

@@ -1,14 +1,13 @@
 //! Nodes, a network and logs in virtual time: what the scripts and the random runs play in. The protocol is the one that
 //! stands under `under_test` in the tests that hold this module.
 
-use super::under_test::{Message, Node, Options, Topology, observed};
-use protocol::{
-    Claim, CommitStamp, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest,
-};
+use super::told::{is_stabilization, replicated};
+use super::under_test::{Message, Node, Options, Topology};
+use protocol::{Claim, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, HashSeed, Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, RegionId,
-    ReplyBuf, ReplySink, RequestId, Rng, SessionId, Slot, WallTime, Wire,
+    ReplyBuf, ReplySink, RequestId, Rng, Slot, WallTime, Wire,
 };
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(3);
@@ -85,6 +84,8 @@ pub struct World {
     pub hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
     cut: BTreeSet<(RegionId, RegionId)>,
+    /// Nothing passes from one of these to the other.
+    pub apart: BTreeSet<(Address, Address)>,
     sent: u64,
     requests: u64,
     pub random: Rng,
@@ -119,6 +120,7 @@ impl World {
             hosts: BTreeMap::new(),
             flights: BTreeMap::new(),
             cut: BTreeSet::new(),
+            apart: BTreeSet::new(),
             sent: 0,
             requests: 0,
             random: Rng::with_seed(seed),
@@ -225,9 +227,10 @@ impl World {
         self.cut.insert((RegionId(from), RegionId(to)));
     }
 
-    /// Lets everything pass between regions.
+    /// Lets everything pass.
     pub fn heal(&mut self) {
         self.cut.clear();
+        self.apart.clear();
     }
 
     /// Asks a coordinator.
@@ -318,13 +321,14 @@ impl World {
     }
 
     fn put_on_its_way(&mut self, from: NodeId, to: Address, packet: &Packet<Node>) {
-        if is_stabilization(packet) {
+        if said(packet).is_some_and(|message| is_stabilization(&message)) {
             [from.address(), to].into_iter().for_each(|at| *self.stabilization.entry(at).or_default() += 1);
         }
         let (here, there) = (self.hosts[&from.address()].region, self.hosts[&to].region);
         let copies = if self.random.u64(..100) < self.faults.duplication { 2 } else { 1 };
         for _ in 0..copies {
-            if self.cut.contains(&(here, there)) || self.random.u64(..100) < self.faults.loss {
+            let is_cut = self.cut.contains(&(here, there)) || self.apart.contains(&(from.address(), to));
+            if is_cut || self.random.u64(..100) < self.faults.loss {
                 continue;
             }
             let (least, most) = if here == there { self.faults.near } else { self.faults.far };
@@ -374,7 +378,7 @@ impl World {
             return;
         };
         let packet = Packet::decode(&mut Reader::new(&flight.bytes)).expect("what was encoded decodes");
-        self.replicated.extend(replicated(&packet));
+        self.replicated.extend(said(&packet).and_then(|message| replicated(&message)));
         replica
             .receive(times, flight.from, packet, &mut self.random, &mut self.inbox)
             .expect("stream messages decode");
@@ -405,21 +409,13 @@ impl World {
     }
 }
 
-fn is_stabilization(packet: &Packet<Node>) -> bool {
-    let message = match packet {
+/// What a packet says.
+fn said(packet: &Packet<Node>) -> Option<Message> {
+    match packet {
         Packet::Frame(Frame::Data { message, .. }) => Message::decode(&mut Reader::new(message)).ok(),
         Packet::Frame(_) => None,
         Packet::Datagram(message) => Some(message.clone()),
-    };
-    matches!(
-        message,
-        Some(
-            Message::StableReport { .. }
-                | Message::StableTime { .. }
-                | Message::StartTx { .. }
-                | Message::StartTxResp { .. }
-        )
-    )
+    }
 }
 
 /// The records of a group, each behind its length in four bytes.
@@ -429,35 +425,5 @@ fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let (record, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
         bytes = rest;
         Some(record)
-    })
-}
-
-/// The transaction that a packet replicates.
-fn replicated(packet: &Packet<Node>) -> Option<Claim> {
-    let Packet::Frame(Frame::Data { message, .. }) = packet else { return None };
-    let Ok(Message::Replicate { origin, id, at, depends_on, effects }) =
-        Message::decode(&mut Reader::new(message))
-    else {
-        return None;
-    };
-    let effects = effects.into_iter().flat_map(|of_key| {
-        let key = of_key.key;
-        of_key.effects.into_iter().map(move |effect| (key.clone(), effect))
-    });
-    Some(Claim {
-        session: SessionId(0),
-        transaction: id,
-        commit: Some(CommitStamp {
-            at,
-            depends_on: observed(depends_on),
-            region: origin,
-            parts: types::RegionSet::default(),
-        }),
-        snapshot: None,
-        effects: effects.collect(),
-        vector: None,
-        thread: None,
-        requests: Vec::new(),
-        branch: None,
     })
 }

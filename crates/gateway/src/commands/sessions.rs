@@ -24,6 +24,9 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 #[rustfmt::skip]
 static CONTEXT: &[Command] = &[
+    Command::new("context|new", 2, HERE, "anabranch 0.1.0", "Makes another context of the connection, which has seen nothing, and replies its number", Steer(Flow::Context)),
+    Command::new("context|use", 3, HERE, "anabranch 0.1.0", "Goes on in another context of the connection: CONTEXT USE number, 0 for the first one", Steer(Flow::Context)),
+    Command::new("context|drop", 3, HERE, "anabranch 0.1.0", "Forgets a context of the connection that is not in use: CONTEXT DROP number", Steer(Flow::Context)),
     Command::new("context|token", 2, HERE, "anabranch 0.1.0", "Replies a token of all that the session has read and written in its causal keyspace", Steer(Flow::Context)),
     Command::new("context|restore", -3, NOSCRIPT | NO_MULTI, "anabranch 0.1.0", "Waits until this process shows what another session of the keyspace had seen: CONTEXT RESTORE token [TIMEOUT milliseconds]", Steer(Flow::Context)),
     Command::new("context|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
@@ -41,6 +44,9 @@ static SESSION: &[Command] = &[
 /// The command is not well formed.
 pub(crate) fn ask<'a>(call: &Call<'a>) -> Result<ContextAsk<'a>, Error> {
     match call.command.name {
+        "context|new" => Ok(ContextAsk::New),
+        "context|use" => Ok(ContextAsk::Use { context: call.count(2)? }),
+        "context|drop" => Ok(ContextAsk::Drop { context: call.count(2)? }),
         "context|token" => Ok(ContextAsk::Token),
         "context|restore" => Ok(ContextAsk::Restore { token: call.bytes(2), timeout: timeout(call)? }),
         _ if call.is(2, "CONNECTION") => Ok(ContextAsk::Scope { private: true }),

@@ -556,6 +556,11 @@ impl<S: Stamp> Store<S> {
         kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds))
     }
 
+    /// In a store that merges: stamps of the key's effects, of each group at least its last one above the horizon.
+    pub fn last_of_groups(&self, hash: KeyHash, key: &[u8]) -> impl Iterator<Item = S> {
+        self.find_history(hash, key).into_iter().flat_map(|kept| kept.history.last_of_groups())
+    }
+
     /// True if the key is a register whose effects above the horizon all say what its state is: the last one that a reader
     /// sees is the state, whoever observed it.
     pub fn is_written_whole(&self, hash: KeyHash, key: &[u8]) -> bool {

@@ -137,7 +137,7 @@ impl<S: Times> CausalDeployment<S> {
         (0..regions).flat_map(of_region).collect()
     }
 
-    fn topology(setting: Setting) -> Topology {
+    pub(super) fn topology(setting: Setting) -> Topology {
         let placed = Self::placed(setting.layout);
         let region = |region: u16| {
             let held = (0u16..).zip(&placed).filter(|(_, (of, _))| *of == region);
@@ -153,7 +153,7 @@ impl<S: Times> CausalDeployment<S> {
 
     /// Processes with replicas come first; then gateways, one region after the other: where a region may hold nothing,
     /// from the last one on.
-    fn region_of(layout: Layout, process: ProcessId) -> RegionId {
+    pub(super) fn region_of(layout: Layout, process: ProcessId) -> RegionId {
         let placed = Self::placed(layout);
         let gateway = || (process.0 - placed.len() as u16) % layout.regions;
         RegionId(match placed.get(usize::from(process.0)) {

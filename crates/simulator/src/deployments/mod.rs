@@ -2,6 +2,7 @@
 
 mod causal;
 mod copies;
+mod cops;
 mod locking;
 mod replicated;
 mod solo;
@@ -14,6 +15,7 @@ pub use causal::{
     PoccDeployment, UncoordinatedDeployment, WrenDeployment,
 };
 pub use copies::{CopiesDeployment, ParisCopiesDeployment, WrenCopiesDeployment};
+pub use cops::CopsDeployment;
 pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
@@ -22,6 +24,8 @@ pub use tardis::TardisDeployment;
 /// The names that [`crate::run`] knows.
 pub const NAMES: &[&str] = &[
     "bpr",
+    "cops",
+    "cops-gt",
     "cure",
     "h-cure",
     "locking",
@@ -53,6 +57,8 @@ pub(crate) trait Task {
 pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
         "bpr" => Some(task.perform(BlockingDeployment::default)),
+        "cops" => Some(task.perform(CopsDeployment::default)),
+        "cops-gt" => Some(task.perform(CopsDeployment::transactional)),
         "cure" => Some(task.perform(CureDeployment::default)),
         "h-cure" => Some(task.perform(HybridCureDeployment::default)),
         "locking" => Some(task.perform(LockingDeployment::default)),

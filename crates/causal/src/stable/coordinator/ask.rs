@@ -9,9 +9,9 @@ use protocol::{ContextAsk, KeyedOperation, Losses, Request, Step};
 use std::time::Duration;
 use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
 
-/// A request.
+/// A request. `T` is what a protocol's context tokens tell.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(crate) enum Ask<T = Token> {
     Steps {
         steps: Vec<Planned>,
         watched: bool,
@@ -32,19 +32,22 @@ pub(super) enum Ask {
     Token,
     /// No token if the text is none.
     Restore {
-        token: Option<Token>,
+        token: Option<T>,
         timeout: Duration,
     },
     Scope {
         private: bool,
     },
+    NewContext,
+    UseContext(u64),
+    DropContext(u64),
     Refused(Error),
     Close,
 }
 
 /// One step of a transaction.
 #[derive(Clone, Debug)]
-pub(super) enum Planned {
+pub(crate) enum Planned {
     Key { key: CompactKey, partition: u16, what: What },
     Count,
     Flush,
@@ -56,7 +59,7 @@ pub(super) enum Planned {
 
 /// What a step does to its key.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(crate) enum What {
     /// It only reads.
     Read { operation: CompactKey, blind: bool },
     /// It writes whatever the state is, and its reply is known.
@@ -66,11 +69,11 @@ pub(super) enum What {
 }
 
 impl Planned {
-    pub(super) fn is_observing(&self) -> bool {
+    pub(crate) fn is_observing(&self) -> bool {
         matches!(self, Planned::Key { what: What::Observing { .. }, .. })
     }
 
-    pub(super) fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         match self {
             Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
             Planned::Flush => true,
@@ -104,7 +107,7 @@ pub(super) fn deletion() -> Box<[u8]> {
     encoded(&Effect::DELETE)
 }
 
-impl Ask {
+impl<T> Ask<T> {
     /// With whom it may run, if it is a single command on a key. Observing writes only where they are evaluated at primaries.
     pub(super) fn company(&self, at_primaries: bool) -> Option<Company> {
         let Ask::Steps { steps, watched: false } = self else { return None };
@@ -113,8 +116,12 @@ impl Ask {
         (at_primaries || !observes).then_some(Company { partition: Some(*partition), observes })
     }
 
-    /// Copies what the request borrows.
-    pub(super) fn new(request: &Request<'_>, topology: &Topology) -> Self {
+    /// Copies what the request borrows. `open` reads a token.
+    pub(crate) fn new(
+        request: &Request<'_>,
+        topology: &Topology,
+        open: impl Fn(&[u8], &Topology) -> Option<T>,
+    ) -> Self {
         if let Err(refusal) = request.refuse_user_types("causal") {
             return Ask::Refused(refusal);
         }
@@ -135,11 +142,13 @@ impl Ask {
             Request::Abort { .. } => Ask::Abort,
             Request::Context { ask, .. } => match ask {
                 ContextAsk::Token => Ask::Token,
-                ContextAsk::Restore { token, timeout } => Ask::Restore {
-                    token: Token::open(token, topology.seed, topology.keyspace),
-                    timeout: *timeout,
-                },
+                ContextAsk::Restore { token, timeout } => {
+                    Ask::Restore { token: open(token, topology), timeout: *timeout }
+                }
                 ContextAsk::Scope { private } => Ask::Scope { private: *private },
+                ContextAsk::New => Ask::NewContext,
+                ContextAsk::Use { context } => Ask::UseContext(*context),
+                ContextAsk::Drop { context } => Ask::DropContext(*context),
             },
             Request::Own { words, .. } => Ask::Refused(Request::refused(words, "causal")),
             Request::Close { .. } => Ask::Close,

@@ -18,7 +18,7 @@ impl<S: Times> Coordinator<S> {
         let snapshot = self.stable.begin(self.region, self.given);
         let own = snapshot.reach().max(self.thread(session).highest);
         let token = Token { region: self.region, own, whole: snapshot.whole(), vector };
-        let text = token.seal(self.topology.seed, self.topology.keyspace);
+        let text = token.seal(&self.topology);
         out.reply(id).bulk(text.as_bytes());
     }
 
@@ -96,6 +96,13 @@ impl Ask {
             _ => false,
         }
     }
+}
+
+/// What a session is told that asks for several causal threads.
+pub(super) fn of_another_protocol() -> Error {
+    Error::err(
+        "a connection has several contexts in keyspaces with PROTOCOL cops; here it has one, or SESSION SCOPE's",
+    )
 }
 
 fn open_transaction() -> Error {

@@ -7,7 +7,7 @@ use super::ask::Planned;
 use super::running::{Kind, Running};
 use crate::stable::Times;
 use std::collections::BTreeSet;
-use types::{Reply, ReplyBuf, ReplySink, Rng};
+use types::{Reply, ReplySink, Rng};
 
 /// How many keys of the session's own writes are named; if there are more, some that are drawn. A session of many may
 /// have written thousands that are not stable.
@@ -17,25 +17,6 @@ impl<S: Times> Running<S> {
     /// True if a key is drawn.
     pub(super) fn draws(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Planned::Random))
-    }
-
-    /// A partition has drawn.
-    pub(super) fn take_drawn(&mut self, step: u32, drawn: &ReplyBuf) {
-        let mut elements = drawn.elements();
-        let (Some(Reply::Integer(keys)), Some(Reply::Integer(lot)), Some(key)) =
-            (elements.next(), elements.next(), elements.next())
-        else {
-            return;
-        };
-        let all = self.numbers.entry(step).or_default();
-        let Reply::Bulk(key) = key else { return };
-        let keys = (keys as u64).max(1);
-        *all = all.saturating_add(keys);
-        if lot as u64 % *all < keys {
-            let mut kept = ReplyBuf::new();
-            kept.bulk(key);
-            self.replies[step as usize] = kept;
-        }
     }
 
     /// Not all of the session's own writes were considered: that there is no key is not sure.

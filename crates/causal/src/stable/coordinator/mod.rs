@@ -19,6 +19,7 @@ mod finish;
 mod lost;
 mod optimistic;
 mod pessimistic;
+mod replies;
 mod routes;
 mod running;
 mod session;
@@ -26,10 +27,14 @@ mod slices;
 mod thread;
 mod votes;
 
+pub(crate) use ask::{Ask, Planned, What};
+pub(crate) use replies::{Replies, known_reply, whole_of};
+pub(crate) use slices::work_of;
+
 use super::message::Message;
 use super::setup::{Options, Scope, Topology};
+use super::token::Token;
 use super::{Mutant, Node, Timer, Times};
-use ask::Ask;
 use lost::Losses;
 use protocol::{Claim, Input, Now, Outputs};
 use routes::Routes;
@@ -228,7 +233,7 @@ impl<S: Times> Coordinator<S> {
                 if was_idle {
                     self.ask_homes(now, self.oldest(now), out);
                 }
-                let (session, ask) = (request.session(), Ask::new(&request, &self.topology));
+                let (session, ask) = (request.session(), Ask::new(&request, &self.topology, Token::open));
                 let waiting = Waiting { id, ask, since: now.instant, alone: false };
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
                 self.free.push_back(session);
@@ -528,6 +533,9 @@ impl<S: Times> Coordinator<S> {
             Ask::Token => self.tell_context(session, id, out),
             Ask::Restore { token, .. } => self.restored(session, id, token, out),
             Ask::Scope { private } => self.set_scope(session, id, private, out),
+            Ask::NewContext | Ask::UseContext(_) | Ask::DropContext(_) => {
+                out.reply(id).error(&context::of_another_protocol());
+            }
             Ask::Close => {
                 let state = self.sessions.entry(session).or_default();
                 (state.open, state.failed) = (None, None);
@@ -633,7 +641,7 @@ impl<S: Times> Coordinator<S> {
 }
 
 /// The time that deadlines compare with: the wall clock, or the session's last write if that is later.
-fn millis(now: Now, highest: Timestamp) -> u64 {
+pub(crate) fn millis(now: Now, highest: Timestamp) -> u64 {
     now.wall.max(highest.wall()).as_millis()
 }
 

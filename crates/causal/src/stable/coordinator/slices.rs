@@ -4,26 +4,21 @@
 use super::apart::Reason;
 use super::ask::{Planned, What, deletion};
 use super::draw;
+use super::replies::{Replies, known_reply, whole_of};
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
-use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
+use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Work};
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
-use types::{
-    Address, Error, ErrorCode, RegionSet, Reply, ReplyBuf, ReplySink, RequestId, Rng, SessionId,
-    TransactionId,
-};
-
-/// How many bits of a scan cursor belong to the partition's own cursor; the partition's number is above them.
-const CURSOR_BITS: u32 = 48;
+use types::{Address, Error, ErrorCode, RegionSet, RequestId, Rng, SessionId, TransactionId};
 
 /// What a transaction sees of a key beyond its snapshot: of its thread's cache, and its own effects.
 type Seen<S> = (Vec<CachedEffect<<S as Times>::Depends>>, Vec<Box<[u8]>>);
 
 /// Work on keys, by partition and in the order of the keys' first mention.
-type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
+pub(crate) type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 
 /// The work on a key, made if there is none.
 pub(super) fn part_of<'p, S: Times>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
@@ -42,7 +37,7 @@ pub(super) fn part_of<'p, S: Times>(parts: &'p mut Parts<S>, partition: u16, key
 }
 
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
-pub(super) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
+pub(crate) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
     let mut parts = Parts::new();
     if steps.iter().any(|step| matches!(step, Planned::Flush)) {
         for step in steps {
@@ -105,17 +100,6 @@ impl<S: Times> Running<S> {
             phase: Phase::Slices { round: 0, awaited: BTreeMap::new() },
         }
     }
-}
-
-/// The reply to a step that depends on no state.
-fn known_reply(step: &Planned) -> ReplyBuf {
-    let mut reply = ReplyBuf::new();
-    match step {
-        Planned::Key { what: What::Write { reply, .. }, .. } => return reply.clone(),
-        Planned::Flush => reply.simple("OK"),
-        _ => {}
-    }
-    reply
 }
 
 impl<S: Times> Coordinator<S> {
@@ -247,43 +231,7 @@ impl<S: Times> Coordinator<S> {
                 (part.cached, part.overlay) = self.overlay(running, &part.key);
             });
         }
-        let mut whole: BTreeMap<u16, Vec<Whole>> = BTreeMap::new();
-        for (step, planned) in (0u32..).zip(&running.steps) {
-            match planned {
-                Planned::Count => {
-                    for partition in 0..self.topology.partitions() {
-                        whole.entry(partition).or_default().push(Whole::Count { step });
-                    }
-                }
-                Planned::Keys => {
-                    for partition in 0..self.topology.partitions() {
-                        let scan = Whole::Scan { step, cursor: 0, count: u32::MAX };
-                        whole.entry(partition).or_default().push(scan);
-                    }
-                }
-                Planned::Random => {
-                    for partition in 0..self.topology.partitions() {
-                        whole.entry(partition).or_default().push(Whole::Draw { step });
-                    }
-                }
-                Planned::Scan { cursor, count } => {
-                    let partition = (cursor >> CURSOR_BITS) as u16 % self.topology.partitions();
-                    let cursor = cursor & ((1 << CURSOR_BITS) - 1);
-                    whole.entry(partition).or_default().push(Whole::Scan { step, cursor, count: *count });
-                }
-                Planned::Losses(Losses::Count { cursor } | Losses::List { cursor, .. }) => {
-                    let partition = (cursor >> CURSOR_BITS) as u16 % self.topology.partitions();
-                    let cursor = cursor & ((1 << CURSOR_BITS) - 1);
-                    whole.entry(partition).or_default().push(match planned {
-                        Planned::Losses(Losses::List { count, .. }) => {
-                            Whole::Losses { step, cursor, count: *count }
-                        }
-                        _ => Whole::CountLosses { step, cursor },
-                    });
-                }
-                Planned::Key { .. } | Planned::Flush => {}
-            }
-        }
+        let mut whole = whole_of(&running.steps, self.topology.partitions());
         let mut questions = Vec::new();
         for partition in 0..self.topology.partitions() {
             let parts = parts.remove(&partition).unwrap_or_default();
@@ -364,7 +312,7 @@ impl<S: Times> Coordinator<S> {
         mut running: Running<S>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        running.finish_numbers(self.topology.partitions());
+        running.told().finish(self.topology.partitions());
         self.track(running.session, running.seen);
         if running.draws() && self.own_keys(&running).count() > draw::CANDIDATES {
             running.doubt_draws();
@@ -423,59 +371,15 @@ impl<S: Times> Coordinator<S> {
 }
 
 impl<S: Times> Running<S> {
-    pub(super) fn take_answer(&mut self, partition: u16, answer: Answer) {
-        let step = answer.step;
-        match self.steps.get(step as usize) {
-            Some(Planned::Count) => {
-                if let Some(Reply::Integer(count)) = answer.reply.first() {
-                    *self.numbers.entry(step).or_default() += count as u64;
-                }
-            }
-            Some(Planned::Keys) => {
-                *self.numbers.entry(step).or_default() += answer.reply.elements().count() as u64;
-                answer.reply.replay(&mut self.replies[step as usize]);
-            }
-            Some(Planned::Random) => self.take_drawn(step, &answer.reply),
-            Some(Planned::Scan { .. } | Planned::Losses(_)) => {
-                self.numbers.insert(step, u64::from(partition) << CURSOR_BITS | answer.cursor);
-                self.replies[step as usize] = answer.reply;
-            }
-            Some(Planned::Key { .. }) => {
-                self.replies[step as usize] = answer.reply;
-                self.chosen.insert(step, answer.effects);
-            }
-            Some(Planned::Flush) | None => {}
+    pub(super) fn take_answer(&mut self, partition: u16, mut answer: Answer) {
+        if let Some(Planned::Key { .. }) = self.steps.get(answer.step as usize) {
+            self.chosen.insert(answer.step, std::mem::take(&mut answer.effects));
         }
+        self.told().take(partition, answer);
     }
 
-    /// Makes replies of the numbers that several partitions gave, and of scans.
-    fn finish_numbers(&mut self, partitions: u16) {
-        for (step, number) in std::mem::take(&mut self.numbers) {
-            let reply = &mut self.replies[step as usize];
-            let mut finished = ReplyBuf::new();
-            match &self.steps[step as usize] {
-                Planned::Scan { .. } | Planned::Losses(_) => {
-                    let (partition, inner) = (number >> CURSOR_BITS, number & ((1 << CURSOR_BITS) - 1));
-                    let next = match inner {
-                        0 if partition + 1 >= u64::from(partitions) => 0,
-                        0 => (partition + 1) << CURSOR_BITS,
-                        _ => number,
-                    };
-                    finished.array(2);
-                    finished.integer(next as i64);
-                    finished.array(reply.elements().count());
-                    reply.replay(&mut finished);
-                }
-                Planned::Keys => {
-                    finished.array(number as usize);
-                    reply.replay(&mut finished);
-                }
-                Planned::Random if reply.first().is_none() => finished.null(),
-                Planned::Random => reply.replay(&mut finished),
-                _ => finished.integer(number as i64),
-            }
-            *reply = finished;
-        }
+    fn told(&mut self) -> Replies<'_> {
+        Replies { steps: &self.steps, replies: &mut self.replies, numbers: &mut self.numbers }
     }
 
     /// The writes of a transaction that read its snapshot, by key and in order.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use types::{Incarnation, Instant, KeyHash, ProcessId, RegionId, TransactionId};
 
 /// The coordinator that such a transaction names: no process has this number, and nobody asks what became of it.
-const NOBODY: ProcessId = ProcessId(u16::MAX - 1);
+pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX - 1);
 /// How far behind a key's deadline the horizon is when it is deleted, in milliseconds, if it is of the own share: clocks differ.
 const PATIENCE_MS: u64 = 1_000;
 /// And one of another replica's share.
@@ -34,7 +34,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Where one round through the overdue keys stands.
 #[derive(Debug, Default)]
-struct Round {
+pub(crate) struct Round {
     /// Up to this deadline and key, they have been looked at.
     after: Option<(u64, CompactKey)>,
     /// When the next round begins.
@@ -51,13 +51,13 @@ pub(super) struct Expiry {
 }
 
 /// True if nobody's session made it, so that nobody will ask about it.
-pub(super) fn is_nobodys(id: TransactionId) -> bool {
+pub(crate) fn is_nobodys(id: TransactionId) -> bool {
     id.process == NOBODY
 }
 
 impl Round {
     /// Some that come next among the keys whose deadline has passed at `until_ms`.
-    fn next<S: Times>(
+    pub(crate) fn next<S: Times>(
         &mut self,
         now: Instant,
         store: &Store<Stamp<S::Depends>>,

@@ -29,6 +29,10 @@ mod spool;
 mod stabilize;
 mod wait;
 
+pub(crate) use expire::{NOBODY, Round, is_nobodys};
+pub(crate) use recover::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys};
+pub(crate) use slices::{Ahead, Evaluation, count_or_scan};
+
 use super::message::{Gained, KeyEffects, Message};
 use super::pledge::Pledge;
 use super::record::{Effects, Record};

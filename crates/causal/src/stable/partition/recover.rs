@@ -26,7 +26,7 @@ use types::{HybridClock, Instant, Malformed, Reader, RegionId, Rng, Timestamp};
 const KEYS: u64 = 1 << 63;
 /// Where what was lost to concurrent writes begins, among the cursors of keys.
 const LOSSES: u64 = 1 << 62;
-pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 impl<S: Times> Partition<S> {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
@@ -282,46 +282,7 @@ impl<S: Times> Partition<S> {
         if cursor & LOSSES != 0 {
             return self.checkpoint_losses(cursor & !LOSSES, chunk);
         }
-        let mut keys: Vec<CompactKey> = Vec::new();
-        let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
-        let horizon = Stamp::last_at(self.horizon.whole());
-        for key in &keys {
-            let hash = self.store.hash(key);
-            let mut cell = Vec::new();
-            if above.is_none() {
-                self.store.with_state(
-                    hash,
-                    key,
-                    |stamp| *stamp <= horizon,
-                    &[],
-                    |state| {
-                        if state.value.is_some() {
-                            state.encode(&mut cell);
-                        }
-                    },
-                );
-            }
-            if !cell.is_empty() {
-                record::put::<S>(
-                    chunk,
-                    &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) },
-                );
-            }
-            if above.is_none() {
-                for (stamp, effect, trace) in self.store.context(hash, key) {
-                    let (key, effect) =
-                        (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
-                    record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
-                }
-            }
-            let effects = self.store.effects(hash, key);
-            for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
-                let mut bytes = Vec::new();
-                effect.encode(&mut bytes);
-                let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
-                record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
-            }
-        }
+        let next = tell_keys::<S>(&mut self.store, cursor, self.horizon.whole(), above, chunk);
         match next {
             0 if above.is_none() => LOSSES,
             next => next,
@@ -346,10 +307,58 @@ impl<S: Times> Partition<S> {
     }
 }
 
+/// The keys at the cursor: each with its cell at the horizon and the effects above it; or only with its effects `above` a
+/// place. Returns the next cursor, 0 at the end.
+pub(crate) fn tell_keys<S: Times>(
+    store: &mut Store<Stamp<S::Depends>>,
+    cursor: u64,
+    horizon: Timestamp,
+    above: Option<Timestamp>,
+    chunk: &mut Vec<u8>,
+) -> u64 {
+    let mut keys: Vec<CompactKey> = Vec::new();
+    let next = store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
+    let horizon = Stamp::last_at(horizon);
+    for key in &keys {
+        let hash = store.hash(key);
+        let mut cell = Vec::new();
+        if above.is_none() {
+            store.with_state(
+                hash,
+                key,
+                |stamp| *stamp <= horizon,
+                &[],
+                |state| {
+                    if state.value.is_some() {
+                        state.encode(&mut cell);
+                    }
+                },
+            );
+        }
+        if !cell.is_empty() {
+            record::put::<S>(chunk, &Record::State { key: Cow::Borrowed(key), cell: Cow::Borrowed(&cell) });
+        }
+        if above.is_none() {
+            for (stamp, effect, trace) in store.context(hash, key) {
+                let (key, effect) = (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
+                record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
+            }
+        }
+        let effects = store.effects(hash, key);
+        for (stamp, effect) in effects.filter(|(stamp, _)| above.is_none_or(|above| stamp.at > above)) {
+            let mut bytes = Vec::new();
+            effect.encode(&mut bytes);
+            let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
+            record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
+        }
+    }
+    next
+}
+
 /// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may be told twice, and the
 /// effects of a transaction on it share a stamp.
 #[derive(Debug)]
-pub(super) struct KeptContext<D> {
+pub(crate) struct KeptContext<D> {
     key: Box<[u8]>,
     /// The last one taken of the key.
     taken: Option<Stamp<D>>,
@@ -362,7 +371,7 @@ impl<D> Default for KeptContext<D> {
 }
 
 impl<D: Depends> KeptContext<D> {
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         store: &mut Store<Stamp<D>>,
         key: &[u8],
@@ -385,9 +394,9 @@ impl<D: Depends> KeptContext<D> {
 
 /// The effects of one key as a checkpoint or a piece tells them, one after the other.
 #[derive(Clone, Debug)]
-pub(super) struct KeptEffects<D> {
-    pub(super) key: Box<[u8]>,
-    pub(super) effects: Vec<(Stamp<D>, Box<[u8]>)>,
+pub(crate) struct KeptEffects<D> {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) effects: Vec<(Stamp<D>, Box<[u8]>)>,
 }
 
 impl<D> Default for KeptEffects<D> {
@@ -398,7 +407,7 @@ impl<D> Default for KeptEffects<D> {
 
 impl<D: Depends> KeptEffects<D> {
     /// Adds an effect; returns those of the key before, which are complete, if it is of another key.
-    pub(super) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<KeptEffects<D>> {
+    pub(crate) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<KeptEffects<D>> {
         let full = (*self.key != *key).then(|| std::mem::take(self));
         if full.is_some() {
             self.key = key.into();
@@ -408,7 +417,7 @@ impl<D: Depends> KeptEffects<D> {
     }
 
     /// Commits what is not there yet: a key may be told twice, and by several peers.
-    pub(super) fn put_into(&self, store: &mut Store<Stamp<D>>) {
+    pub(crate) fn put_into(&self, store: &mut Store<Stamp<D>>) {
         let hash = store.hash(&self.key);
         let known: BTreeSet<Stamp<D>> = (self.effects.iter().map(|(stamp, _)| *stamp))
             .filter(|stamp| Some(*stamp) <= store.horizon() || store.has_effect(hash, &self.key, *stamp))

@@ -17,16 +17,16 @@ const SCAN_EFFORT: u32 = 10;
 pub(super) type OnTop<'e, D> = (&'e [CachedEffect<D>], &'e [Box<[u8]>]);
 
 /// An operation to be evaluated on a state.
-pub(super) struct Evaluation<'e, D> {
-    pub(super) hash: KeyHash,
-    pub(super) key: &'e [u8],
+pub(crate) struct Evaluation<'e, D> {
+    pub(crate) hash: KeyHash,
+    pub(crate) key: &'e [u8],
     /// What the session did that is not in the store, in order of place.
-    pub(super) cached: &'e [CachedEffect<D>],
+    pub(crate) cached: &'e [CachedEffect<D>],
     /// What the transaction did so far: it is done on top of the state first.
-    pub(super) before: &'e [Box<[u8]>],
-    pub(super) operation: &'e [u8],
-    pub(super) blind: bool,
-    pub(super) now_millis: u64,
+    pub(crate) before: &'e [Box<[u8]>],
+    pub(crate) operation: &'e [u8],
+    pub(crate) blind: bool,
+    pub(crate) now_millis: u64,
 }
 
 /// From so many steps on a key on, the state behind each is kept for the next one.
@@ -34,7 +34,7 @@ const MANY: usize = 8;
 
 /// A key's state behind what a transaction did to it, from one evaluation on the same snapshot to the next.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     keeps: bool,
     cell: Option<Cell>,
     /// Behind so many effects.
@@ -43,7 +43,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// For so many steps.
-    pub(super) fn of(steps: usize) -> Ahead {
+    pub(crate) fn of(steps: usize) -> Ahead {
         Ahead { keeps: steps >= MANY, cell: None, effects: 0 }
     }
 }
@@ -51,7 +51,7 @@ impl Ahead {
 impl<D: Depends> Evaluation<'_, D> {
     /// Writes the result into `reply` and returns the effects to commit: the deletion of an expired key first. `bounds` say
     /// what is visible in a few words, if that is possible.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         store: &mut Store<Stamp<D>>,
         visible: impl Fn(&Stamp<D>) -> bool,
@@ -247,31 +247,11 @@ impl<S: Times> Partition<S> {
     }
 
     fn whole(&self, whole: &Whole, now_millis: u64) -> Option<Answer> {
-        let mut reply = ReplyBuf::new();
-        Some(match whole {
-            Whole::Count { step } | Whole::Flush { step, .. } => {
-                reply.integer(self.store.len() as i64);
-                Answer::new(*step, reply)
-            }
-            Whole::Scan { step, cursor, count } => {
-                let (mut cursor, mut found) = (*cursor, 0);
-                for _ in 0..count.max(&1).saturating_mul(SCAN_EFFORT) {
-                    cursor = self.store.scan(cursor, |key, record| {
-                        if !record.cell().is_expired(now_millis) {
-                            reply.bulk(key);
-                            found += 1;
-                        }
-                    });
-                    if cursor == 0 || found >= *count {
-                        break;
-                    }
-                }
-                Answer { cursor, ..Answer::new(*step, reply) }
-            }
-            Whole::Draw { .. } => return None,
-            Whole::CountLosses { step, cursor } => self.count_losses(*step, *cursor),
-            Whole::Losses { step, cursor, count } => self.list_losses(*step, *cursor, *count),
-        })
+        match whole {
+            Whole::CountLosses { step, cursor } => Some(self.count_losses(*step, *cursor)),
+            Whole::Losses { step, cursor, count } => Some(self.list_losses(*step, *cursor, *count)),
+            _ => count_or_scan(&self.store, whole, now_millis),
+        }
     }
 
     /// The keys that hold a value.
@@ -283,5 +263,36 @@ impl<S: Times> Partition<S> {
                 return keys;
             }
         }
+    }
+}
+
+/// How many keys there are, or a piece of their list; `None` if that is not asked for.
+pub(crate) fn count_or_scan<D: Depends>(
+    store: &Store<Stamp<D>>,
+    whole: &Whole,
+    now_millis: u64,
+) -> Option<Answer> {
+    let mut reply = ReplyBuf::new();
+    match whole {
+        Whole::Count { step } | Whole::Flush { step, .. } => {
+            reply.integer(store.len() as i64);
+            Some(Answer::new(*step, reply))
+        }
+        Whole::Scan { step, cursor, count } => {
+            let (mut cursor, mut found) = (*cursor, 0);
+            for _ in 0..count.max(&1).saturating_mul(SCAN_EFFORT) {
+                cursor = store.scan(cursor, |key, record| {
+                    if !record.cell().is_expired(now_millis) {
+                        reply.bulk(key);
+                        found += 1;
+                    }
+                });
+                if cursor == 0 || found >= *count {
+                    break;
+                }
+            }
+            Some(Answer { cursor, ..Answer::new(*step, reply) })
+        }
+        Whole::Draw { .. } | Whole::CountLosses { .. } | Whole::Losses { .. } => None,
     }
 }

@@ -1,0 +1,153 @@
+//! Ends of requests: replies, errors, claims.
+
+use super::{Coordinator, Got, Mutant, Phase, Running};
+use crate::cops::message::Message;
+use crate::cops::{Node, Put};
+use crate::stable::{Entries, Planned, What};
+use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
+use std::collections::BTreeMap;
+use types::{Error, ErrorCode, RegionSet, SessionId, Timestamp};
+
+impl Coordinator {
+    /// Writes the replies and goes on with the session.
+    pub(super) fn answer(&mut self, now: Now, number: u64, running: Running, out: &mut Outputs<'_, Node>) {
+        if let Some(request) = running.request {
+            let sink = out.reply(request);
+            running.replies.iter().for_each(|reply| reply.replay(sink));
+        }
+        self.end(now, number, running.session, out);
+    }
+
+    /// Replies an error: nothing happened.
+    pub(super) fn fail(&mut self, now: Now, number: u64, error: &Error, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.remove(&number) else { return };
+        if let Some(request) = running.request {
+            out.reply(request).error(error);
+        }
+        self.end(now, number, running.session, out);
+    }
+
+    pub(super) fn end(&mut self, now: Now, number: u64, session: SessionId, out: &mut Outputs<'_, Node>) {
+        self.unsettled.remove(&number);
+        out.disarm(super::Timer::Retry(number));
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running = state.running.filter(|other| *other != number);
+        }
+        self.go_on(now, session, out);
+    }
+
+    /// The request's time is over. What may have been written is sought on, without the client.
+    pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.get(&number) else { return };
+        let error = match &running.phase {
+            Phase::Getting { awaited, .. } => self.unavailable(awaited),
+            Phase::Restoring { awaited, .. } => not_shown(awaited),
+            Phase::Putting { partition, .. } => {
+                let text = format!("{} did not say whether it has written", self.whereabouts(*partition));
+                let error = Error::new(ErrorCode::UnknownOutcome, text);
+                return self.leave_in_doubt(now, number, &error, out);
+            }
+        };
+        self.fail(now, number, &error, out);
+    }
+
+    fn leave_in_doubt(&mut self, now: Now, number: u64, error: &Error, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.get_mut(&number) else { return };
+        if let Some(request) = running.request.take() {
+            running.in_doubt = Some(request);
+            out.reply(request).error(error);
+        }
+        out.arm(super::Timer::Retry(number), now.instant + self.options.retry_after);
+        let session = running.session;
+        if self.has(Mutant::ContextCleared)
+            && let Some(state) = self.sessions.get_mut(&session)
+        {
+            (state.running, state.context) = (None, Default::default());
+            self.go_on(now, session, out);
+        }
+    }
+
+    fn unavailable(&self, awaited: &BTreeMap<u16, Message>) -> Error {
+        let silent: Vec<String> = awaited.keys().map(|partition| self.whereabouts(*partition)).collect();
+        let text = format!("{} did not answer in time; nothing was done", silent.join(", "));
+        Error::new(ErrorCode::Unavailable, text)
+    }
+
+    /// What a request saw of each key on which something of it depends.
+    fn keys_seen(&self, running: &Running, results: &BTreeMap<u16, Got>) -> Vec<(Box<[u8]>, Vec<Timestamp>)> {
+        let mut keys: BTreeMap<Box<[u8]>, Vec<Timestamp>> = BTreeMap::new();
+        for step in &running.steps {
+            if let Planned::Key { key, partition, what } = step
+                && observes(what)
+                && let Some(got) = results.get(partition)
+            {
+                keys.insert((**key).into(), got.written.by_region(self.topology.regions.len()));
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    /// Claims what a request saw and did.
+    pub(super) fn claim(
+        &mut self,
+        number: u64,
+        running: &Running,
+        results: &BTreeMap<u16, Got>,
+        put: Option<&Put>,
+    ) {
+        if !self.options.claims {
+            return;
+        }
+        let observed = put.map_or(Entries::default(), |put| put.observed);
+        let commit = put.and_then(|put| put.at).map(|at| CommitStamp {
+            at,
+            depends_on: observed.least(),
+            region: self.region,
+            parts: RegionSet::default(),
+        });
+        let effects = put.into_iter().flat_map(|put| &put.effects);
+        let effects = effects
+            .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
+        self.claims.push(Claim {
+            session: running.session,
+            transaction: self.id(number),
+            commit,
+            snapshot: Some(SnapshotClaim {
+                region: self.region,
+                local: Timestamp::ZERO,
+                remote: Timestamp::ZERO,
+            }),
+            vector: Some(VectorClaim {
+                snapshot: Vec::new(),
+                depends_on: observed.by_region(self.topology.regions.len()),
+                merges: true,
+                keys: Some(self.keys_seen(running, results)),
+            }),
+            thread: None,
+            effects: effects.collect(),
+            requests: running.request.or(running.in_doubt).into_iter().collect(),
+            branch: None,
+        });
+    }
+}
+
+/// True if the reply or the effect of a step depends on what the key holds.
+fn observes(what: &What) -> bool {
+    match what {
+        What::Read { .. } | What::Observing { .. } => true,
+        What::Write { effect, .. } => {
+            crate::stable::effect(effect).is_some_and(|effect| effect.kind().is_some())
+        }
+    }
+}
+
+/// A context's dependencies have not come in time.
+fn not_shown(awaited: &BTreeMap<u16, Message>) -> Error {
+    let partitions: Vec<String> = awaited.keys().map(u16::to_string).collect();
+    let text = format!(
+        "this region has not written yet all that the context depends on (partition {}); nothing was done; try again, with a \
+         longer TIMEOUT if regions are far from one another or cut off",
+        partitions.join(", ")
+    );
+    Error::new(ErrorCode::Unavailable, text)
+}

@@ -1,0 +1,131 @@
+//! `dep_check` (COPS, section 4.4), both sides: who has a write of another region asks the partitions of its region whether the
+//! nearest dependencies are written; who is asked answers when they are.
+//!
+//! A dependency is written when everything of its region up to it is: this version itself, whatever has overwritten it since, and
+//! no other (Corrections 45). An answer says what is written altogether, so that the writes that follow seldom ask.
+
+use super::replicate::is_overdue;
+use super::{Mutant, Node, Partition};
+use crate::cops::dependencies::covers;
+use crate::cops::message::Message;
+use crate::cops::{Dependencies, Entries};
+use protocol::{Now, Outputs};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Address, Instant, RegionId, Timestamp};
+
+/// Versions of this partition, each of a region.
+type Versions = Vec<(RegionId, Timestamp)>;
+
+/// What is known of the other partitions of the region, and what they want to know of this one.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    /// By partition: what it has said that it has written.
+    told: BTreeMap<u16, Entries>,
+    /// Who waits for which versions of this one, and since when.
+    waiting: Vec<(Address, Versions, Instant)>,
+}
+
+impl Checks {
+    /// What the other partitions of the region have said that they have written.
+    pub(super) fn told(&self) -> impl Iterator<Item = &Entries> {
+        self.told.values()
+    }
+
+    /// True if a partition has said that it has written these versions.
+    pub(super) fn has(&self, partition: u16, versions: &[(RegionId, Timestamp)]) -> bool {
+        self.told.get(&partition).is_some_and(|told| covers(told, versions.iter().copied()))
+    }
+}
+
+impl Partition {
+    /// True if everything is written here that this depends on.
+    pub(super) fn is_due(&self, nearest: &Dependencies) -> bool {
+        self.has(Mutant::ChecksSkipped) || self.lacking(nearest).is_empty()
+    }
+
+    /// The partitions of which something of this is not known to be written.
+    fn lacking(&self, nearest: &Dependencies) -> BTreeSet<u16> {
+        let is_written = |partition: u16, region: RegionId, at: Timestamp| match partition == self.index {
+            true => self.covers(&self.written, &[(region, at)]),
+            false => self.checks.told.get(&partition).is_some_and(|told| self.covers(told, &[(region, at)])),
+        };
+        let lacking = nearest.iter().filter(|(partition, region, at)| !is_written(*partition, *region, *at));
+        lacking.map(|(partition, ..)| partition).collect()
+    }
+
+    fn covers(&self, written: &Entries, versions: &[(RegionId, Timestamp)]) -> bool {
+        if self.has(Mutant::CheckByVersion) {
+            return versions.iter().all(|(_, at)| written.greatest() >= *at);
+        }
+        covers(written, versions.iter().copied())
+    }
+
+    /// Asks for what a write of this region waits for, unless it was asked for lately.
+    pub(super) fn check(
+        &mut self,
+        now: Now,
+        region: RegionId,
+        nearest: &Dependencies,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let after = self.options.retry_after;
+        let Some(equivalent) = self.equivalents.get_mut(&region) else { return };
+        if !is_overdue(equivalent.checked, now.instant, after) {
+            return;
+        }
+        equivalent.checked = Some(now.instant);
+        for partition in self.lacking(nearest) {
+            // Its own versions arrive by themselves.
+            if partition != self.index && partition < self.topology.partitions() {
+                let to = self.topology.address(self.region, partition);
+                out.send(to, Message::DepCheck { versions: nearest.of(partition).collect() });
+            }
+        }
+    }
+
+    pub(super) fn on_dep_check(
+        &mut self,
+        now: Now,
+        from: Address,
+        versions: Versions,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        if self.covers(&self.written, &versions) {
+            return out.send(from, Message::DepChecked { written: self.written });
+        }
+        self.checks.waiting.retain(|(asker, asked, _)| *asker != from || *asked != versions);
+        self.checks.waiting.push((from, versions, now.instant));
+    }
+
+    /// Answers those who wait for what is written now. Who asks no more is forgotten.
+    pub(super) fn answer_checks(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let patience = 3 * self.options.retry_after;
+        for (from, versions, since) in std::mem::take(&mut self.checks.waiting) {
+            if self.covers(&self.written, &versions) {
+                out.send(from, Message::DepChecked { written: self.written });
+            } else if now.instant - since < patience {
+                self.checks.waiting.push((from, versions, since));
+            }
+        }
+    }
+
+    pub(super) fn on_dep_checked(
+        &mut self,
+        now: Now,
+        from: Address,
+        written: Entries,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((region, partition)) = self.topology.locate(from) else { return };
+        if region != self.region {
+            return;
+        }
+        let told = self.checks.told.entry(partition).or_default();
+        *told = told.combine(&written, Timestamp::max);
+        for equivalent in self.equivalents.values_mut() {
+            equivalent.checked = None;
+        }
+        self.write_arrived(now, out);
+        self.catch_up(now, out);
+    }
+}

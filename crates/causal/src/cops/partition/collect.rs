@@ -1,0 +1,91 @@
+//! Collection (COPS, section 5.1; Corrections 46 and 47).
+//!
+//! A version that every region has written is one that nobody need depend on: the paper's never-depend flag. Here it is a time for
+//! each partition, the least of what all equivalents say that they have written of all regions. Every effect that is still to come has
+//! observed what is at or below, so that who did what is forgotten there, and the cells hold it. While a region is cut off the
+//! time stands still.
+//!
+//! In COPS-GT the time lags by [`Options::lease`]: for so long the versions are kept that a get transaction may ask for in its second
+//! round, and what versions depend on that it may have read a part of before. A transaction that takes longer begins again, by its
+//! coordinator's clock; one that is held up on its way to a partition is told that the version is gone.
+//!
+//! [`Options::lease`]: crate::cops::Options::lease
+
+use super::{Mutant, Partition};
+use crate::cops::Stamp;
+use protocol::Now;
+use std::collections::VecDeque;
+use std::time::Duration;
+use types::{Instant, Timestamp};
+
+/// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
+const REFRESHED: u64 = 5000;
+/// How many earlier times are kept at most, to lag by the lease.
+const EARLIER: u32 = 16;
+
+/// What was written in every region, and when that was known.
+#[derive(Debug, Default)]
+pub(super) struct Lag(VecDeque<(Instant, Timestamp)>);
+
+impl Lag {
+    /// It is so much now. Returns what it was before the lease; `None` if that is not known any better than last time.
+    fn note(&mut self, now: Instant, everywhere: Timestamp, lease: Duration) -> Option<Timestamp> {
+        if self.0.back().is_none_or(|(last, _)| now - *last >= lease / EARLIER) {
+            self.0.push_back((now, everywhere));
+        }
+        let mut before = None;
+        while let Some((_, at)) = self.0.pop_front_if(|(known, _)| now - *known >= lease) {
+            before = Some(at);
+        }
+        before
+    }
+}
+
+impl Partition {
+    /// Forgets what nobody needs any more.
+    pub(super) fn collect(&mut self, now: Now) {
+        let everywhere = self.equivalents.values().map(|equivalent| equivalent.written.least());
+        let everywhere = match self.has(Mutant::FlaggedTooSoon) {
+            true => self.written.least(),
+            false => everywhere.fold(self.written.least(), Timestamp::min),
+        };
+        let lags = self.options.transactions && !self.has(Mutant::LeaseIgnored);
+        let stable = match lags {
+            true => self.lag.note(now.instant, everywhere, self.options.lease).unwrap_or_default(),
+            false => everywhere,
+        };
+        if stable > self.stable {
+            self.stable = stable;
+            self.store.set_watershed(Stamp::last_at(stable));
+            self.causes.values_mut().for_each(|causes| causes.forget(stable));
+        }
+        let gives = self.giver.is_giving(now.instant, self.options.transfer_patience);
+        if !self.checkpointing && !gives {
+            self.raise_horizon(self.stable);
+        }
+        self.free_some();
+        self.store.refresh_some(REFRESHED);
+    }
+
+    pub(super) fn raise_horizon(&mut self, horizon: Timestamp) {
+        if horizon > self.horizon {
+            self.horizon = horizon;
+            self.store.set_horizon(Some(Stamp::last_at(horizon)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Corrections 46: what is leased is kept as long as the lease says.
+    #[test]
+    fn what_is_known_counts_after_the_lease() {
+        let (lease, mut lag) = (Duration::from_micros(160), Lag::default());
+        let known: Vec<_> = (0..20).map(|at| lag.note(Instant(at * 10), Timestamp(at), lease)).collect();
+        assert!(known[..16].iter().all(Option::is_none));
+        assert_eq!(known[16..], [0, 1, 2, 3].map(|at| Some(Timestamp(at))));
+        assert!(lag.0.len() <= EARLIER as usize);
+    }
+}

@@ -1,0 +1,321 @@
+//! A replica of a partition: a node of COPS's key-value store (sections 4.2, 4.4 and 4.5), the primary of its keys in its region.
+//!
+//! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
+//! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
+//! what a log lacks from other regions, `expire` deletes what is overdue.
+
+mod check;
+mod collect;
+mod expire;
+mod read;
+mod recover;
+mod refill;
+mod replicate;
+mod write;
+
+use super::dependencies::Causes;
+use super::message::{GetOutcome, Message, PutOutcome};
+use super::record::{Record, Written};
+use super::{Cut, Entries, Mutant, Node, Options, Put, Stamp, Timer};
+use crate::stable::stamp::sight;
+use crate::stable::{Decisions, Topology, effect};
+use check::Checks;
+use collect::Lag;
+use expire::Expiry;
+use mvcc::{Remains, Store};
+use protocol::{Input, Now, Outputs};
+use refill::Refill;
+use replicate::Equivalent;
+use replication::Outbox;
+use replication::transfer::Giver;
+use std::collections::BTreeMap;
+use types::{Address, Error, ErrorCode, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp};
+
+/// Whether it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Its log is being read.
+    Recovering,
+    /// It serves.
+    Serving,
+    /// Its log lacks records that others rely on: it takes them from its equivalents (Corrections 67).
+    Taking,
+    /// It has all that they have, and takes part in everything; it serves clients when the region has written what that may depend on.
+    Catching,
+}
+
+/// See the module.
+pub struct Partition {
+    topology: Topology,
+    region: RegionId,
+    index: u16,
+    options: Options,
+    life: Life,
+    clock: HybridClock,
+    /// The log promises that nothing is stamped up to here after a restart.
+    promised: Timestamp,
+    store: Store<Stamp>,
+    /// What requests that have not ended were answered.
+    answered: Decisions<Put>,
+    /// Every version of each region up to here is written here, and none will be placed below any more.
+    written: Entries,
+    equivalents: BTreeMap<RegionId, Equivalent>,
+    /// What other regions may lack of this one's versions.
+    outbox: Outbox<Written>,
+    checks: Checks,
+    /// In COPS-GT: what the versions of each region depend on.
+    causes: BTreeMap<RegionId, Causes>,
+    /// Every version up to here is written in every region, in COPS-GT since the lease: nobody need depend on it any more.
+    stable: Timestamp,
+    /// Effects at or below are in the cells.
+    horizon: Timestamp,
+    lag: Lag,
+    /// The horizon stays while a checkpoint is taken.
+    checkpointing: bool,
+    /// And while equivalents take the state.
+    giver: Giver<NodeId>,
+    /// What is being taken from them.
+    refill: Option<Box<Refill>>,
+    /// A store that was replaced, to be freed in pieces.
+    remains: Option<Remains<Stamp>>,
+    /// The log tells of gaps, and no checkpoint of what filled them.
+    gaps: bool,
+    /// What the other partitions of the region must have written before it serves again, and when they were asked for it.
+    needed: Timestamp,
+    caught_up: Option<Instant>,
+    /// What was asked for up to here may have been done and forgotten.
+    fence: Timestamp,
+    expiry: Expiry,
+}
+
+impl std::fmt::Debug for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Partition")
+            .field("region", &self.region)
+            .field("index", &self.index)
+            .field("life", &self.life)
+            .field("written", &self.written)
+            .field("stable", &self.stable)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Partition {
+    /// An empty replica. Its first inputs are those of recovery.
+    pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
+        let others: Vec<RegionId> = topology.others(region).collect();
+        let mut store = Store::new(topology.seed, Stamp::default());
+        store.set_horizon(Some(Stamp::default()));
+        store.merge_by(sight::<Cut>);
+        let mut written = Entries::default();
+        (0..topology.regions.len() as u16).for_each(|named| written.set(RegionId(named), Timestamp::ZERO));
+        Partition {
+            region,
+            index,
+            options,
+            life: Life::Recovering,
+            clock: HybridClock::new(options.clock_bound),
+            promised: Timestamp::ZERO,
+            store,
+            answered: Decisions::default(),
+            written,
+            equivalents: others.iter().map(|other| (*other, Equivalent::default())).collect(),
+            // What it would drop nobody could be given any more: writes are refused before.
+            outbox: Outbox::new(others, usize::MAX, 0),
+            checks: Checks::default(),
+            causes: BTreeMap::new(),
+            stable: Timestamp::ZERO,
+            horizon: Timestamp::ZERO,
+            lag: Lag::default(),
+            checkpointing: false,
+            giver: Giver::default(),
+            refill: None,
+            remains: None,
+            gaps: false,
+            needed: Timestamp::ZERO,
+            caught_up: None,
+            fence: Timestamp::ZERO,
+            expiry: Expiry::default(),
+            topology,
+        }
+    }
+
+    /// Its number.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Every version of each region up to here is written here.
+    pub fn written(&self) -> Entries {
+        self.written
+    }
+
+    /// Every version up to here is written in every region, in COPS-GT since the lease.
+    pub fn stable(&self) -> Timestamp {
+        self.stable
+    }
+
+    /// How many versions have arrived and wait for what they depend on.
+    pub fn waiting(&self) -> usize {
+        self.equivalents.values().map(Equivalent::waiting).sum()
+    }
+
+    /// How many of its versions some other region may lack.
+    pub fn unreceived(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// About how many bytes of memory it keeps for regions that lack them.
+    pub fn queued_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// The other regions' names, each with the time up to which everything of it is written.
+    pub fn written_of_regions(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        self.equivalents.keys().map(|region| (self.topology.name(*region), self.written.of(*region)))
+    }
+
+    /// True once it serves.
+    pub fn is_serving(&self) -> bool {
+        self.life == Life::Serving
+    }
+
+    /// How many effects above the horizon are kept of a key.
+    pub fn kept(&self, key: &[u8]) -> usize {
+        self.store.effects(self.store.hash(key), key).count()
+    }
+
+    pub(super) fn step_one(
+        &mut self,
+        now: Now,
+        input: Input<'_, Node>,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        match input {
+            Input::Snapshot(chunk) => {
+                let outcome = self.recover_chunk(chunk);
+                debug_assert!(outcome.is_ok(), "checkpoints are checksummed");
+            }
+            Input::Recover(record) => {
+                let outcome = self.recover(record);
+                debug_assert!(outcome.is_ok(), "log records are checksummed");
+            }
+            Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
+            Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
+            _ if self.life == Life::Recovering => {}
+            Input::Message { from, message } => self.on_message(now, from, message, random, out),
+            Input::PeerStarted { peer } => self.on_peer_started(peer, out),
+            Input::Timer(Timer::Tick) => self.on_tick(now, random, out),
+            Input::Timer(Timer::Retry(_)) => {}
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let (node, from) = (from, from.address());
+        match message {
+            Message::Recalled { written, horizon, highest } => {
+                self.on_recalled(now, from, (written, horizon, highest), random, out);
+            }
+            Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
+            Message::Received { up_to } => self.on_received(from, up_to, out),
+            Message::Get { .. } | Message::PutAfter { .. } if self.life != Life::Serving => {
+                self.refuse(from, &message, out);
+            }
+            Message::Recall => self.on_recall(now, node, out),
+            Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
+            _ if self.life == Life::Taking => {}
+            Message::Get { .. } => self.on_get(from, message, random, out),
+            Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
+            Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
+                let stamp = Stamp { at, transaction: id, region: origin, depends_on: observed };
+                self.on_replicate(now, Written { stamp, nearest, causes, effects }, out);
+            }
+            Message::Heartbeat { origin, at, received, written } => {
+                self.on_heartbeat(now, origin, at, received, written, out);
+            }
+            Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
+            Message::DepChecked { written } => self.on_dep_checked(now, from, written, out),
+            Message::GetResp { .. } | Message::PutResp { .. } => {}
+        }
+    }
+
+    /// Makes a version visible. What the cells hold already, from a checkpoint, is left out.
+    fn show(&mut self, written: &Written) {
+        let stamp = written.stamp;
+        self.written.set(stamp.region, stamp.at.max(self.written.of(stamp.region)));
+        if stamp <= Stamp::last_at(self.horizon) {
+            return;
+        }
+        for of_key in &written.effects {
+            let hash = self.store.hash(&of_key.key);
+            if self.store.has_effect(hash, &of_key.key, stamp) {
+                continue;
+            }
+            for effect in of_key.effects.iter().filter_map(|bytes| effect(bytes)) {
+                self.store.commit(hash, &of_key.key, stamp, &effect);
+            }
+        }
+    }
+
+    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
+        out.persist(record, self.options.durability);
+    }
+
+    /// The equivalents that have said where they are to be sent on from.
+    fn resumed(&self) -> Vec<RegionId> {
+        let resumed = self.equivalents.iter().filter(|(_, equivalent)| equivalent.link.is_resumed());
+        resumed.map(|(region, _)| *region).collect()
+    }
+
+    /// What to say instead of serving.
+    fn refuse(&self, from: Address, message: &Message, out: &mut Outputs<'_, Node>) {
+        let error = Error::new(ErrorCode::Unavailable, self.why_not());
+        match message {
+            Message::Get { id, round, .. } => {
+                let outcome = GetOutcome::Refused { error };
+                out.send(from, Message::GetResp { id: *id, round: *round, outcome });
+            }
+            Message::PutAfter { id, .. } => {
+                out.send(from, Message::PutResp { id: *id, outcome: PutOutcome::Refused { error } });
+            }
+            _ => {}
+        }
+    }
+
+    /// Why it does not serve, and what can be done about it.
+    pub fn why_not(&self) -> String {
+        let what = format!(
+            "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a lost data directory)",
+            self.index,
+            self.topology.name(self.region)
+        );
+        let silent = self.silent();
+        match (self.equivalents.is_empty(), silent.is_empty()) {
+            (true, _) => format!(
+                "{what}, and no other region has them; nothing was done; restore the data directory, or start its process once with \
+                 --accept-loss to go on with what is left"
+            ),
+            (false, true) => format!(
+                "{what} and is taking them from its peers, or waits until its region is as far; nothing was done; try again soon"
+            ),
+            (false, false) => {
+                format!(
+                    "{what} and waits for {}; nothing was done; try again when they answer",
+                    silent.join(", ")
+                )
+            }
+        }
+    }
+
+    fn has(&self, mutant: Mutant) -> bool {
+        self.options.mutants.has(mutant)
+    }
+}

@@ -1,0 +1,153 @@
+//! `get_by_version` (COPS, section 4.5): the latest state of keys, or the one of a version for the second round of a get
+//! transaction. A read never waits: whatever a visible version depends on is visible.
+
+use super::{Cut, Entries, Mutant, Node, Partition, Stamp};
+use crate::cops::Dependencies;
+use crate::cops::message::{GetOutcome, Got, Message, Part};
+use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan};
+use mvcc::Bounds;
+use protocol::Outputs;
+use types::{Address, Error, KeyHash, Malformed, RegionId, ReplyBuf, ReplySink, Rng, Timestamp};
+
+impl Partition {
+    pub(super) fn on_get(
+        &mut self,
+        from: Address,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Message::Get { id, round, version, now_millis, parts, whole } = message else { return };
+        if version.is_some_and(|version| self.is_gone(&version)) {
+            return out.send(from, Message::GetResp { id, round, outcome: GetOutcome::VersionGone });
+        }
+        let outcome = match self.get(version, now_millis, &parts, &whole, random) {
+            Ok(got) => GetOutcome::Done { got },
+            Err(malformed) => {
+                GetOutcome::Refused { error: Error::err(format!("a read holds a {malformed}")) }
+            }
+        };
+        out.send(from, Message::GetResp { id, round, outcome });
+    }
+
+    /// The state is collected, or, after a restart, not known to be complete (Corrections 46).
+    fn is_gone(&self, version: &Entries) -> bool {
+        let is_collected = self.horizon > version.least() && !self.has(Mutant::ReadCollected);
+        is_collected || !version.is_within(&self.written)
+    }
+
+    fn get(
+        &mut self,
+        version: Option<Entries>,
+        now_millis: u64,
+        parts: &[Part],
+        whole: &[Whole],
+        random: &mut Rng,
+    ) -> Result<Got, Malformed> {
+        let (mut answers, mut seen) = (Vec::new(), Dependencies::default());
+        for part in parts {
+            let hash = self.store.hash(&part.key);
+            for work in &part.work {
+                let Work::Evaluate { step, operation, blind } = work else { continue };
+                let (key, operation) = (&*part.key, &**operation);
+                let evaluation =
+                    Evaluation { hash, key, cached: &[], before: &[], operation, blind: *blind, now_millis };
+                let mut reply = ReplyBuf::new();
+                self.evaluate(version, &evaluation, &mut Ahead::of(1), random, &mut reply)?;
+                answers.push(Answer::new(*step, reply));
+            }
+            self.versions(hash, &part.key, version, &mut seen);
+        }
+        for whole in whole {
+            answers.extend(match whole {
+                Whole::Draw { step } => Some(self.draw(*step, now_millis, random)),
+                whole => count_or_scan(&self.store, whole, now_millis),
+            });
+            // Which keys there are follows from everything that is written.
+            let regions = self.topology.regions.len();
+            for (region, at) in (0u16..).map(RegionId).zip(self.written.by_region(regions)) {
+                self.depend(region, at, &mut seen);
+            }
+        }
+        Ok(self.got(answers, seen, version))
+    }
+
+    /// An answer, with what its reader depends on from now on.
+    pub(super) fn got(&self, answers: Vec<Answer>, seen: Dependencies, version: Option<Entries>) -> Got {
+        let mut causes = Dependencies::default();
+        seen.of(self.index).for_each(|(region, at)| causes.join(&self.causes_of(region, at)));
+        Got { answers, written: version.unwrap_or(self.written), seen, causes, stable: self.stable }
+    }
+
+    /// In COPS-GT what a version depends on, and all before it in its region's stream.
+    pub(super) fn causes_of(&self, region: RegionId, at: Timestamp) -> Dependencies {
+        let causes = self.causes.get(&region).and_then(|causes| causes.of(at));
+        causes.cloned().unwrap_or_default()
+    }
+
+    /// Evaluates an operation on a state; without a version, the latest.
+    pub(super) fn evaluate(
+        &mut self,
+        version: Option<Entries>,
+        evaluation: &Evaluation<'_, Entries>,
+        ahead: &mut Ahead,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Result<Vec<Box<[u8]>>, Malformed> {
+        match version {
+            None => {
+                let bounds = Some(self.everything());
+                evaluation.run(&mut self.store, |_| true, bounds, ahead, random, reply)
+            }
+            Some(version) => {
+                let visible = |stamp: &Stamp| stamp.at <= version.of(stamp.region);
+                evaluation.run(&mut self.store, visible, None, ahead, random, reply)
+            }
+        }
+    }
+
+    /// Who sees all that is written here.
+    pub(super) fn everything(&self) -> Bounds<Stamp> {
+        let last = Stamp::last_at(Timestamp::MAX);
+        Bounds { group: Cut::group_of_readers(self.region), own: last, others: last }
+    }
+
+    /// Adds the versions of a key that a state shows, but for those that every region has.
+    pub(super) fn versions(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        version: Option<Entries>,
+        seen: &mut Dependencies,
+    ) {
+        let mut latest = Entries::default();
+        let mut note = |stamp: Stamp| latest.set(stamp.region, stamp.at.max(latest.of(stamp.region)));
+        match version {
+            None => self.store.last_of_groups(hash, key).for_each(note),
+            Some(version) => {
+                let shown = self.store.stamps_beyond(hash, key, None);
+                shown.filter(|stamp| stamp.at <= version.of(stamp.region)).for_each(&mut note);
+            }
+        }
+        let named = (0u16..).map(RegionId).zip(latest.named().iter().copied());
+        named.for_each(|(region, at)| self.depend(region, at, seen));
+    }
+
+    fn depend(&self, region: RegionId, at: Timestamp, seen: &mut Dependencies) {
+        if at > self.stable {
+            seen.add(self.index, region, at);
+        }
+    }
+
+    /// A key drawn at random, with of how many, and a random number.
+    fn draw(&self, step: u32, now_millis: u64, random: &mut Rng) -> Answer {
+        let mut reply = ReplyBuf::new();
+        reply.integer(self.store.len() as i64);
+        reply.integer(random.i64(0..));
+        match self.store.random_key(random, |_, record| !record.cell().is_expired(now_millis)) {
+            Some(key) => reply.bulk(key),
+            None => reply.null(),
+        }
+        Answer::new(step, reply)
+    }
+}

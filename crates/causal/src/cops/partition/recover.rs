@@ -1,0 +1,187 @@
+//! The log and the checkpoint. The log holds what is written here, of this region and of others, each with everything that others
+//! are told of it; what has arrived and waits is sent again. Times that were heard are not logged: of a region everything up to its
+//! last write is known to be here. What this life stamps is above every promise of the earlier ones.
+//!
+//! A checkpoint begins with everything but the keys, then tells key by key the cell at the horizon and the effects above it; the
+//! horizon stays meanwhile. A record logged after its beginning may be in it already: an effect counts once.
+
+use super::{Life, Partition};
+use crate::cops::record::{self, Record, Written};
+use crate::cops::{Cut, Entries, Node, Stamp, Timer};
+use crate::stable;
+use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys};
+use protocol::{Now, Outputs};
+use std::borrow::Cow;
+use types::{Malformed, Reader, RegionId, Rng, Timestamp};
+
+/// Where a checkpoint's keys begin, among its cursors.
+const KEYS: u64 = 1 << 63;
+
+impl Partition {
+    pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(chunk);
+        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
+        while !reader.is_empty() {
+            let bytes = reader.bytes()?;
+            match Record::decode(&mut Reader::new(bytes))? {
+                Record::Common(stable::Record::Kept { key, stamp, effect }) => {
+                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                        full.put_into(&mut self.store);
+                    }
+                }
+                Record::Common(stable::Record::Context { key, stamp, effect, trace }) => {
+                    context.add(&mut self.store, &key, stamp, &effect, trace);
+                }
+                record => self.recover_record(record)?,
+            }
+        }
+        kept.put_into(&mut self.store);
+        Ok(())
+    }
+
+    pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        self.recover_record(Record::decode(&mut Reader::new(bytes))?)
+    }
+
+    fn recover_record(&mut self, record: Record<'static>) -> Result<(), Malformed> {
+        match record {
+            Record::Put(written, put) => {
+                self.recover_written(&written);
+                let Stamp { at, transaction, region, .. } = written.stamp;
+                if !is_nobodys(transaction) {
+                    let mut put = put.into_owned();
+                    put.got.causes = self.causes_of(region, at);
+                    self.answered.decide(transaction, put);
+                }
+                self.queue(written.into_owned());
+            }
+            Record::Replicated(written) => self.recover_written(&written),
+            Record::Answered(id, put) => self.answered.decide(id, put.into_owned()),
+            Record::Outgoing(written) => {
+                self.clock.recover(written.stamp.at);
+                self.queue(written.into_owned());
+            }
+            Record::Causes(region, at, causes) => {
+                self.causes.entry(region).or_default().learn(at, &causes);
+            }
+            Record::Common(record) => self.recover_common(record)?,
+        }
+        Ok(())
+    }
+
+    fn recover_written(&mut self, written: &Written) {
+        self.clock.recover(written.stamp.at);
+        self.note_causes(written);
+        self.show(written);
+    }
+
+    fn recover_common(&mut self, record: stable::Record<'static, Entries>) -> Result<(), Malformed> {
+        match record {
+            stable::Record::Promise { until, .. } => {
+                self.promised = self.promised.max(until);
+                self.clock.recover(until);
+            }
+            stable::Record::Gaps { filled } => self.gaps = !filled,
+            stable::Record::Horizon { at } => self.raise_horizon(at),
+            stable::Record::Received { origin, up_to, .. } => {
+                self.written.set(origin, up_to.max(self.written.of(origin)));
+            }
+            stable::Record::State { key, cell } => {
+                self.store.restore(&key, Stamp::last_at(self.horizon), stable::record::cell(&cell)?);
+            }
+            // A key's effects stand together in a chunk.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, written: Written) {
+        self.outbox.push(written.stamp.at, written.stamp.transaction, written.bytes(), written);
+    }
+
+    pub(super) fn on_recovered(
+        &mut self,
+        now: Now,
+        complete: bool,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        if !complete || self.gaps {
+            return self.begin_refill(now, random, out);
+        }
+        self.life = Life::Serving;
+        // Nothing of this region will be placed below what it has stamped or promised.
+        self.written.set(self.region, self.clock.last());
+        self.greet_all(out);
+        out.arm(Timer::Tick, now.instant + self.options.tick_every);
+    }
+
+    pub(in crate::cops) fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        self.checkpointing = true;
+        let next = self.tell(cursor, chunk);
+        self.checkpointing = next.is_some();
+        next
+    }
+
+    fn tell(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+        if cursor == 0 {
+            self.checkpoint_times(chunk);
+        }
+        if cursor & KEYS == 0 {
+            let after = if cursor == 0 { Timestamp::ZERO } else { Timestamp(cursor << 1 | 1) };
+            return Some(self.checkpoint_outgoing(after, chunk));
+        }
+        let mut cursor = cursor & !KEYS;
+        loop {
+            cursor = self.checkpoint_keys(cursor, chunk);
+            if cursor == 0 {
+                return None;
+            }
+            if chunk.len() >= CHUNK_BYTES {
+                return Some(KEYS | cursor);
+            }
+        }
+    }
+
+    fn checkpoint_times(&self, chunk: &mut Vec<u8>) {
+        let until = self.promised.max(self.clock.last());
+        let common = Record::Common;
+        record::put(chunk, &common(stable::Record::Horizon { at: self.horizon }));
+        record::put(chunk, &common(stable::Record::Promise { until, observed: Timestamp::ZERO }));
+        let regions = self.topology.regions.len();
+        for (origin, up_to) in (0u16..).map(RegionId).zip(self.written.by_region(regions)) {
+            let above = Cow::Borrowed(&[][..]);
+            record::put(chunk, &common(stable::Record::Received { origin, up_to, above }));
+        }
+        self.checkpoint_causes(chunk);
+        if self.gaps {
+            let filled = matches!(self.life, Life::Catching | Life::Serving);
+            record::put(chunk, &common(stable::Record::Gaps { filled }));
+        }
+        for (id, put) in self.answered.iter() {
+            record::put(chunk, &Record::Answered(id, Cow::Borrowed(put)));
+        }
+    }
+
+    /// The writes of this region after a place that some region may lack; returns where to go on: half of a place, so that it
+    /// never looks like a cursor of a key.
+    fn checkpoint_outgoing(&self, after: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+        let mut last = after;
+        for (at, _, written) in self.outbox.after(after) {
+            if chunk.len() >= CHUNK_BYTES && at.0 >> 1 > last.0 >> 1 {
+                return last.0 >> 1;
+            }
+            record::put(chunk, &Record::Outgoing(Cow::Borrowed(written)));
+            last = at;
+        }
+        KEYS
+    }
+
+    /// The keys at the cursor. The other causal protocols tell theirs alike.
+    fn checkpoint_keys(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
+        let mut told = Vec::new();
+        let next = tell_keys::<Cut>(&mut self.store, cursor, self.horizon, None, &mut told);
+        record::put_all_common(chunk, &told);
+        next
+    }
+}

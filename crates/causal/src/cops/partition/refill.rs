@@ -1,0 +1,435 @@
+//! A partition whose log lacks records takes what they told from its equivalents (Corrections 67), before it serves again.
+//!
+//! ```text
+//!   Recall ---> every equivalent, every partition of the region      Recalled: what is written, the horizon, what was heard
+//!   Ask ------> the equivalent with the highest horizon: everything  Piece ...
+//!   Ask ------> each other one: effects above that horizon           Piece ...
+//! ```
+//!
+//! A horizon is complete: its cells hold every effect at or below of every region. So the highest one's cells with, above it,
+//! everything that any equivalent has written is everything that any of them had when it was asked. What some of them have of this
+//! region's own writes, and others lack, is queued for these. What such a write depends on is forgotten: it is sent as one that depends
+//! on everything before it.
+//!
+//! What was taken may depend on what other partitions of the region have not written yet. So the partition takes part in everything, but
+//! serves no clients until all others have written as much. Partitions that lost records together count what each has taken: none of
+//! them shows less to anybody.
+
+use super::replicate::is_overdue;
+use super::{Life, Partition};
+use crate::cops::message::Message;
+use crate::cops::record::{self, Record, Written};
+use crate::cops::{Cut, Dependencies, Entries, Node, Stamp, Timer};
+use crate::stable;
+use crate::stable::stamp::sight;
+use crate::stable::{KeptContext, KeptEffects, KeyEffects, tell_keys};
+use mvcc::Store;
+use protocol::{Now, Outputs};
+use replication::transfer::{Ask, Piece, Taken, Taker};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{Address, Instant, Malformed, NodeId, Reader, RegionId, Rng, Timestamp, TransactionId};
+
+/// How many places of the index are visited in a step at most.
+const VISITS: usize = 1000;
+/// How long equivalents are waited for where a loss is accepted.
+const ACCEPTED: Duration = Duration::from_secs(2);
+/// How many records of a replaced store are freed in a step.
+const FREED: usize = 1000;
+
+/// What an equivalent said that it has.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    written: Entries,
+    horizon: Timestamp,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Refill {
+    /// When it began.
+    since: Instant,
+    unanswered: BTreeSet<Address>,
+    asked: Option<Instant>,
+    told: BTreeMap<Address, Told>,
+    /// No time was ever heard of this partition that is above.
+    highest: Timestamp,
+    taking: Option<Taking>,
+    /// This region's writes above the horizon that equivalents have.
+    found: BTreeMap<(Timestamp, TransactionId), Written>,
+}
+
+/// Pieces are on their way.
+struct Taking {
+    taker: Taker<Address>,
+    /// Only effects above; `None` for everything.
+    above: Option<Timestamp>,
+    /// Who is asked next, the last one first.
+    rest: Vec<Address>,
+    heard: Instant,
+    /// What will be written, and no more.
+    written: Entries,
+    /// The store that is built, if an equivalent's horizon is above the own; else effects go into the one that is there.
+    staged: Option<Store<Stamp>>,
+    /// The horizon of all of it.
+    horizon: Timestamp,
+    /// All pieces are there: how far the own effects above the horizon are added to them.
+    merging: Option<u64>,
+}
+
+/// The giving side.
+impl Partition {
+    /// Somebody lost records. One that did so as well answers its region at once, and its equivalents, which may take the little that it
+    /// has, when it has heard from its region.
+    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node>) {
+        let Some((region, index)) = self.topology.locate(from.address()) else { return };
+        if index == self.index && region != self.region {
+            if self.refill.as_ref().is_some_and(|refill| self.awaits_region(refill)) {
+                return;
+            }
+            self.giver.asked(from, now.instant);
+        }
+        let arrived = self.equivalents.values().map(|equivalent| equivalent.arrived_up_to());
+        let told = self.checks.told().map(|told| told.greatest());
+        let own = self.clock.last().max(self.written.greatest());
+        let highest = arrived.chain(told).fold(own, Timestamp::max);
+        let (written, horizon) = (self.written, self.horizon);
+        out.send(from.address(), Message::Recalled { written, horizon, highest });
+    }
+
+    fn awaits_region(&self, refill: &Refill) -> bool {
+        let mut regions = refill.unanswered.iter().filter_map(|address| self.topology.locate(*address));
+        regions.any(|(region, _)| region == self.region)
+    }
+
+    pub(super) fn on_ask(
+        &mut self,
+        now: Now,
+        from: NodeId,
+        ask: Ask,
+        above: Option<Timestamp>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        self.giver.asked(from, now.instant);
+        let (mut content, mut cursor) = (Vec::new(), ask.cursor);
+        if cursor == 0 {
+            self.checkpoint_causes(&mut content);
+        }
+        for _ in 0..VISITS {
+            let mut told = Vec::new();
+            cursor = tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut told);
+            record::put_all_common(&mut content, &told);
+            if cursor == 0 || content.len() >= self.options.piece_bytes {
+                break;
+            }
+        }
+        if cursor == 0 {
+            self.giver.given(from);
+        }
+        let next = (cursor != 0).then_some(cursor);
+        let piece = Piece { transfer: ask.transfer, cursor: ask.cursor, next, content: content.into() };
+        out.send(from.address(), Message::Piece { piece, horizon: self.horizon });
+    }
+}
+
+/// The taking side.
+impl Partition {
+    /// The log lacks records: asks everybody who may have heard of what they said.
+    pub(super) fn begin_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        self.life = Life::Taking;
+        self.gaps = true;
+        self.persist(&Record::Common(stable::Record::Gaps { filled: false }), out);
+        let equivalents = self.equivalents.keys().map(|region| self.topology.address(*region, self.index));
+        let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
+        let unanswered = equivalents.chain(mates.map(|(_, address)| address)).collect();
+        self.refill = Some(Box::new(Refill { since: now.instant, unanswered, ..Refill::default() }));
+        self.go_on_taking(now, random, out);
+        out.arm(Timer::Tick, now.instant + self.options.tick_every);
+    }
+
+    pub(super) fn on_recalled(
+        &mut self,
+        now: Now,
+        from: Address,
+        (written, horizon, highest): (Entries, Timestamp, Timestamp),
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(refill) = &mut self.refill else { return };
+        if refill.taking.is_some() || !refill.unanswered.remove(&from) {
+            return;
+        }
+        refill.highest = refill.highest.max(highest);
+        if self.topology.locate(from).is_some_and(|(region, _)| region != self.region) {
+            refill.told.insert(from, Told { written, horizon });
+        }
+        self.go_on_taking(now, random, out);
+    }
+
+    /// Asks again, or for the next piece, or, once everybody has answered, for the first one.
+    pub(super) fn go_on_taking(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let (retry, patience) = (self.options.retry_after, self.options.transfer_patience);
+        let Some(refill) = &mut self.refill else { return };
+        match &mut refill.taking {
+            None if refill.unanswered.is_empty() => self.begin_taking(now, random, out),
+            None => {
+                if self.options.accept_loss && now.instant - refill.since >= ACCEPTED {
+                    refill.unanswered.clear();
+                } else if is_overdue(refill.asked, now.instant, retry) {
+                    refill.asked = Some(now.instant);
+                    refill.unanswered.iter().for_each(|address| out.send(*address, Message::Recall));
+                }
+            }
+            Some(Taking { merging: Some(_), .. }) => self.merge_some(now, out),
+            Some(taking) if now.instant - taking.heard >= patience => self.begin_refill(now, random, out),
+            Some(taking) => {
+                if let Some(ask) = taking.taker.ask(now.instant, retry) {
+                    out.send(taking.taker.giver(), Message::Ask { ask, above: taking.above });
+                }
+            }
+        }
+    }
+
+    /// Everybody has said what he has.
+    fn begin_taking(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let Some(refill) = &mut self.refill else { return };
+        let mut rest: Vec<Address> = refill.told.keys().copied().collect();
+        rest.sort_by_key(|address| refill.told[address].horizon);
+        let Some(giver) = rest.pop() else {
+            // Nobody has anything.
+            if self.options.accept_loss {
+                let highest = refill.highest;
+                self.refill = None;
+                self.resume(now, highest, out);
+            }
+            return;
+        };
+        let horizon = refill.told[&giver].horizon;
+        let all = refill.told.values().map(|told| told.written);
+        let written = all.fold(self.written, |all, told| all.combine(&told, Timestamp::max));
+        // Cells of a higher horizon hold all that the own ones do.
+        let staged = (horizon > self.horizon).then(|| {
+            let mut staged = Store::new(self.topology.seed, Stamp::default());
+            staged.merge_by(sight::<Cut>);
+            staged.set_horizon(Some(Stamp::last_at(horizon)));
+            staged
+        });
+        let above = staged.is_none().then_some(self.horizon);
+        let (horizon, heard, merging) = (horizon.max(self.horizon), now.instant, None);
+        let taker = Taker::new(giver, random.u64(..));
+        refill.taking = Some(Taking { taker, above, rest, heard, written, staged, horizon, merging });
+        self.go_on_taking(now, random, out);
+    }
+
+    /// Adds what was here before to what was taken.
+    fn merge_some(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let Some(taking) = self.refill.as_mut().and_then(|refill| refill.taking.as_mut()) else { return };
+        let (Some(staged), Some(mut cursor)) = (&mut taking.staged, taking.merging) else {
+            return self.finish_refill(now, out);
+        };
+        for _ in 0..VISITS {
+            let mut keys: Vec<Box<[u8]>> = Vec::new();
+            cursor = self.store.scan_all(cursor, |key| keys.push(key.into()));
+            for key in keys {
+                let effects = self.store.effects(self.store.hash(&key), &key);
+                let effects = effects.map(|(stamp, effect)| (stamp, stable::encoded(&effect))).collect();
+                KeptEffects { key, effects }.put_into(staged);
+            }
+            if cursor == 0 {
+                return self.finish_refill(now, out);
+            }
+        }
+        taking.merging = Some(cursor);
+    }
+
+    /// Frees some of what was replaced.
+    pub(super) fn free_some(&mut self) {
+        if self.remains.as_mut().is_some_and(|remains| !remains.free_some(FREED)) {
+            self.remains = None;
+        }
+    }
+
+    pub(super) fn on_piece(
+        &mut self,
+        now: Now,
+        from: Address,
+        piece: &Piece,
+        horizon: Timestamp,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(refill) = &mut self.refill else { return };
+        let told = refill.told.get(&from).map(|told| told.horizon);
+        let Some(taking) = &mut refill.taking else { return };
+        let taken = taking.taker.take(from, piece);
+        if taken == Taken::Stale {
+            return;
+        }
+        if told != Some(horizon) {
+            // What it was to give is forgotten.
+            return self.begin_refill(now, random, out);
+        }
+        taking.heard = now.instant;
+        let outcome = self.install(&piece.content);
+        debug_assert!(outcome.is_ok(), "pieces are made of records");
+        if taken == Taken::Last {
+            let next = self.refill.as_mut().and_then(|refill| refill.taking.as_mut());
+            match next.and_then(|taking| taking.rest.pop().map(|giver| (taking, giver))) {
+                Some((taking, giver)) => {
+                    (taking.taker, taking.above) = (Taker::new(giver, random.u64(..)), Some(taking.horizon));
+                }
+                None => {
+                    let taking = self.refill.as_mut().and_then(|refill| refill.taking.as_mut());
+                    taking.into_iter().for_each(|taking| taking.merging = Some(0));
+                }
+            }
+        }
+        self.go_on_taking(now, random, out);
+    }
+
+    fn install(&mut self, content: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(content);
+        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
+        while !reader.is_empty() {
+            match Record::decode(&mut Reader::new(reader.bytes()?))? {
+                Record::Causes(region, at, causes) => {
+                    self.causes.entry(region).or_default().learn(at, &causes);
+                }
+                Record::Common(stable::Record::State { key, cell }) => {
+                    if let Some((staged, horizon)) = self.staged() {
+                        staged.restore(&key, Stamp::last_at(horizon), stable::record::cell(&cell)?);
+                    }
+                }
+                Record::Common(stable::Record::Context { key, stamp, effect, trace }) => {
+                    if let Some((staged, _)) = self.staged() {
+                        context.add(staged, &key, stamp, &effect, trace);
+                    }
+                }
+                Record::Common(stable::Record::Kept { key, stamp, effect }) => {
+                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                        self.install_effects(full);
+                    }
+                }
+                _ => return Err(Malformed("piece")),
+            }
+        }
+        self.install_effects(kept);
+        Ok(())
+    }
+
+    /// The store that is built, and its horizon.
+    fn staged(&mut self) -> Option<(&mut Store<Stamp>, Timestamp)> {
+        let taking = self.refill.as_mut()?.taking.as_mut()?;
+        Some((taking.staged.as_mut()?, taking.horizon))
+    }
+
+    /// Effects on one key that an equivalent has written; what it has written since it was asked comes by itself.
+    fn install_effects(&mut self, mut kept: KeptEffects<Entries>) {
+        let region = self.region;
+        let Some(refill) = &mut self.refill else { return };
+        let Some(Taking { written, staged, horizon, .. }) = &mut refill.taking else { return };
+        kept.effects.retain(|(stamp, _)| stamp.at <= written.of(stamp.region));
+        kept.put_into(staged.as_mut().unwrap_or(&mut self.store));
+        let horizon = *horizon;
+        let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
+        for (stamp, effect) in kept.effects.iter().filter(|(stamp, _)| stamp.region == region) {
+            if stamp.at > horizon {
+                let of_key = || KeyEffects { key: kept.key.clone(), effects: Vec::new() };
+                own.entry(*stamp).or_insert_with(of_key).effects.push(effect.clone());
+            }
+        }
+        for (stamp, of_key) in own {
+            let new = || Written { stamp, ..Written::default() };
+            let found = refill.found.entry((stamp.at, stamp.transaction)).or_insert_with(new);
+            if found.effects.iter().all(|known| known.key != of_key.key) {
+                found.effects.push(of_key);
+            }
+        }
+    }
+
+    /// Everything is there.
+    fn finish_refill(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        let Some(Refill { highest, taking: Some(taking), found, .. }) =
+            self.refill.take().map(|refill| *refill)
+        else {
+            return;
+        };
+        if let Some(staged) = taking.staged {
+            self.remains = Some(std::mem::replace(&mut self.store, staged).into_remains());
+            (self.horizon, self.stable) = (taking.horizon, taking.horizon.max(self.stable));
+            self.store.set_watershed(Stamp::last_at(self.stable));
+        }
+        self.written = taking.written;
+        for ((at, id), mut written) in found {
+            written.nearest = self.everything_before(at);
+            written.causes = self.causes_of(self.region, at);
+            self.outbox.push(at, id, written.bytes(), written);
+        }
+        self.resume(now, highest, out);
+    }
+
+    /// Takes part again, above every time that anybody has heard of this partition. Clients are served when the other partitions of
+    /// the region have as much.
+    fn resume(&mut self, now: Now, highest: Timestamp, out: &mut Outputs<'_, Node>) {
+        self.needed = self.written.greatest();
+        self.clock.recover(highest.max(self.needed));
+        self.written.set(self.region, self.clock.last());
+        // What was asked before may have been done, and is forgotten.
+        self.fence = self.clock.read(now.wall);
+        self.life = Life::Catching;
+        self.greet_all(out);
+        self.catch_up(now, out);
+    }
+
+    /// What a write depends on of which that is not known any more: all that may have been written before it.
+    fn everything_before(&self, at: Timestamp) -> Dependencies {
+        let mut everything = Dependencies::default();
+        for partition in 0..self.topology.partitions() {
+            for region in (0..self.topology.regions.len() as u16).map(RegionId) {
+                if (partition, region) != (self.index, self.region) {
+                    everything.add(partition, region, at.previous());
+                }
+            }
+        }
+        everything
+    }
+
+    /// Serves once all partitions of the region have written what this one has taken may depend on.
+    pub(super) fn catch_up(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        if self.life != Life::Catching {
+            return;
+        }
+        let regions = (0..self.topology.regions.len() as u16).map(RegionId);
+        let versions: Vec<(RegionId, Timestamp)> = regions.map(|region| (region, self.needed)).collect();
+        let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
+        let behind: Vec<Address> =
+            mates.filter(|(index, _)| !self.checks.has(*index, &versions)).map(|(_, at)| at).collect();
+        if behind.is_empty() {
+            self.life = Life::Serving;
+        } else if is_overdue(self.caught_up, now.instant, self.options.retry_after) {
+            self.caught_up = Some(now.instant);
+            behind
+                .into_iter()
+                .for_each(|mate| out.send(mate, Message::DepCheck { versions: versions.clone() }));
+        }
+    }
+
+    /// In COPS-GT what versions depend on.
+    pub(super) fn checkpoint_causes(&self, chunk: &mut Vec<u8>) {
+        for (region, causes) in &self.causes {
+            for (at, causes) in causes.iter() {
+                record::put(chunk, &Record::Causes(*region, at, Cow::Borrowed(causes)));
+            }
+        }
+    }
+
+    /// Who has not answered yet.
+    pub(super) fn silent(&self) -> Vec<String> {
+        let unanswered = self.refill.iter().flat_map(|refill| &refill.unanswered);
+        let names = unanswered.filter_map(|address| self.topology.locate(*address));
+        names
+            .map(|(region, index)| format!("partition {index} of region {}", self.topology.name(region)))
+            .collect()
+    }
+}

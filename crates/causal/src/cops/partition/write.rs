@@ -1,0 +1,224 @@
+//! `put_after` of a client of the region (COPS, section 4.4): everything that it depends on is visible here, so that it is
+//! evaluated, stamped, logged and visible in one step. What is written across keys of the partition has one place.
+
+use super::{Mutant, Node, Partition, Stamp};
+use crate::cops::message::{Message, Part, PutOutcome};
+use crate::cops::record::{Record, Written};
+use crate::cops::{Dependencies, Put};
+use crate::stable::{Ahead, Answer, Evaluation, KeyEffects, Work, effect, encoded};
+use datatypes::Effect;
+use protocol::{Now, Outputs};
+use std::borrow::Cow;
+use types::{Address, Error, ErrorCode, KeyHash, ReplyBuf, Rng, Timestamp, TransactionId};
+
+/// What has been worked out of a `PutAfter`.
+#[derive(Default)]
+struct Worked {
+    answers: Vec<Answer>,
+    effects: Vec<KeyEffects>,
+    /// The versions that were evaluated, or that its effects merge with.
+    seen: Dependencies,
+}
+
+impl Partition {
+    pub(super) fn on_put_after(
+        &mut self,
+        now: Now,
+        from: Address,
+        message: Message,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Message::PutAfter { id, settled, nearest, all, latest, now_millis, parts } = message else {
+            return;
+        };
+        if !self.answered.admit(id, settled, |_| false) {
+            return;
+        }
+        let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
+        let outcome = match known.cloned() {
+            Some(put) => PutOutcome::Done { put },
+            None if now_millis <= self.fence.wall().as_millis() => {
+                PutOutcome::Refused { error: self.forgotten() }
+            }
+            None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
+                Ok(put) => PutOutcome::Done { put },
+                Err(error) => PutOutcome::Refused { error },
+            },
+        };
+        out.send(from, Message::PutResp { id, outcome });
+    }
+
+    fn put_after(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        (nearest, all, latest): (Dependencies, Dependencies, Timestamp),
+        now_millis: u64,
+        parts: &[Part],
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) -> Result<Put, Error> {
+        self.admit_write()?;
+        let worked = self.work_out(now_millis, parts, random)?;
+        let (mut nearest, mut all) = (nearest, all);
+        nearest.join(&worked.seen);
+        nearest.forget(self.index, self.stable);
+        // A Lamport clock: later than everything that it depends on, whoever stamped that.
+        if self.clock.observe(latest.max(worked.seen.latest()), now.wall).is_err() {
+            return Err(Error::refused(format!(
+                "the session's time is too far ahead of the clock of partition {}; nothing was done",
+                self.index
+            )));
+        }
+        let got = self.got(worked.answers, worked.seen, None);
+        if worked.effects.is_empty() {
+            let put = Put { got, ..Put::default() };
+            self.answered.decide(id, put.clone());
+            return Ok(put);
+        }
+        all.join(&got.causes);
+        let stamp = self.place(now, id);
+        let written = Written { stamp, causes: all, nearest, effects: worked.effects };
+        let mut put = Put { at: Some(stamp.at), got, observed: stamp.depends_on, effects: Vec::new() };
+        self.write(written, &mut put, out);
+        Ok(put)
+    }
+
+    /// A partition that lost records does not know any more what it has done before that.
+    fn forgotten(&self) -> Error {
+        let text = format!(
+            "partition {} lost its memory before it said whether it has written; read before you repeat it",
+            self.index
+        );
+        Error::new(ErrorCode::UnknownOutcome, text)
+    }
+
+    /// # Errors
+    /// So much waits for other regions that no more is kept for them.
+    fn admit_write(&self) -> Result<(), Error> {
+        if self.outbox.bytes() <= self.options.queue_bytes {
+            return Ok(());
+        }
+        let text = format!(
+            "partition {} keeps {} bytes of writes for regions that do not answer, and takes no more; nothing was done; \
+             reads go on; try again when the regions are connected",
+            self.index,
+            self.outbox.bytes()
+        );
+        Err(Error::new(ErrorCode::Unavailable, text))
+    }
+
+    /// The next place: above everything stamped, told or observed (Corrections 21).
+    pub(super) fn place(&mut self, now: Now, id: TransactionId) -> Stamp {
+        let at = self.clock.tick(now.wall);
+        Stamp { at, transaction: id, region: self.region, depends_on: self.written }
+    }
+
+    /// Logs a version, shows it, and sends it to the other regions. `causes` are all that it depends on.
+    pub(super) fn write(&mut self, mut written: Written, put: &mut Put, out: &mut Outputs<'_, Node>) {
+        let stamp = written.stamp;
+        if self.options.transactions {
+            let mut all = std::mem::take(&mut written.causes);
+            if self.has(Mutant::NearestOnly) {
+                all = Dependencies::default();
+            }
+            all.join(&written.nearest);
+            written.causes = self.causes.entry(self.region).or_default().add(stamp.at, &all);
+        }
+        // The log has them with the version.
+        put.got.causes = Dependencies::default();
+        put.got.seen = Dependencies::on(self.index, self.region, stamp.at);
+        if self.options.claims {
+            put.effects.clone_from(&written.effects);
+        }
+        self.persist(&Record::Put(Cow::Borrowed(&written), Cow::Borrowed(put)), out);
+        put.got.causes = self.causes_of(self.region, stamp.at);
+        self.answered.decide(stamp.transaction, put.clone());
+        self.show(&written);
+        self.outbox.push(stamp.at, stamp.transaction, written.bytes(), written);
+        for peer in self.resumed() {
+            self.send_due(peer, out);
+        }
+    }
+
+    fn work_out(&mut self, now_millis: u64, parts: &[Part], random: &mut Rng) -> Result<Worked, Error> {
+        let mut worked = Worked::default();
+        for part in parts {
+            self.work_out_part(now_millis, part, random, &mut worked)?;
+        }
+        Ok(worked)
+    }
+
+    fn work_out_part(
+        &mut self,
+        now_millis: u64,
+        part: &Part,
+        random: &mut Rng,
+        worked: &mut Worked,
+    ) -> Result<(), Error> {
+        let (hash, key) = (self.store.hash(&part.key), &*part.key);
+        let (mut effects, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
+        let mut observes = false;
+        for work in &part.work {
+            match work {
+                Work::Effect { effect } => {
+                    observes |= merges(effect);
+                    self.add_effect(now_millis, hash, key, effect, &mut effects);
+                }
+                Work::Evaluate { step, operation, blind } => {
+                    observes = true;
+                    let (before, blind) = (&effects[..], *blind);
+                    let evaluation =
+                        Evaluation { hash, key, cached: &[], before, operation, blind, now_millis };
+                    let mut reply = ReplyBuf::new();
+                    let done = self.evaluate(None, &evaluation, &mut ahead, random, &mut reply);
+                    let done =
+                        done.map_err(|malformed| Error::refused(format!("a write holds a {malformed}")))?;
+                    effects.extend(done);
+                    worked.answers.push(Answer::new(*step, reply));
+                }
+                Work::Observed { .. } | Work::Candidate | Work::Watched { .. } => {
+                    return Err(Error::refused("a write holds work of another protocol"));
+                }
+            }
+        }
+        if observes && !self.has(Mutant::KeyNotObserved) {
+            self.versions(hash, key, None, &mut worked.seen);
+        }
+        if !effects.is_empty() {
+            worked.effects.push(KeyEffects { key: key.into(), effects });
+        }
+        Ok(())
+    }
+
+    /// Adds an effect that depends on no state. One on a key that has expired starts from nothing; one on a key of another type
+    /// changes nothing.
+    fn add_effect(
+        &mut self,
+        now_millis: u64,
+        hash: KeyHash,
+        key: &[u8],
+        bytes: &[u8],
+        effects: &mut Vec<Box<[u8]>>,
+    ) {
+        let Some(kind) = effect(bytes).and_then(|effect| effect.kind()) else {
+            return effects.push(bytes.into());
+        };
+        let expired = self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis));
+        if expired && effects.is_empty() {
+            effects.push(encoded(&Effect::DELETE));
+        }
+        let bounds = Some(self.everything());
+        let before: Vec<Effect<'_>> = effects.iter().filter_map(|bytes| effect(bytes)).collect();
+        let holds = self.store.with_later(hash, key, |_| true, bounds, &[], &before, |cell| cell.kind());
+        if holds.is_none_or(|holds| holds == kind) {
+            effects.push(bytes.into());
+        }
+    }
+}
+
+/// True if the effect is one on a value of some type, and does not replace whatever is there.
+fn merges(bytes: &[u8]) -> bool {
+    effect(bytes).is_some_and(|effect| effect.kind().is_some())
+}

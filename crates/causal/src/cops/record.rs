@@ -1,0 +1,147 @@
+//! What a partition writes to its log and to checkpoints.
+
+use super::{Dependencies, Entries, Put, Stamp};
+use crate::stable;
+use crate::stable::KeyEffects;
+use protocol::Encode;
+use std::borrow::Cow;
+use types::{
+    Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint, wire_struct,
+};
+
+/// One record. Borrowed where it is written, owned where it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// A write of a client of this region, and what its repetition is answered.
+    Put(Cow<'a, Written>, Cow<'a, Put>),
+    /// A write of another region, when everything that it depends on is written here.
+    Replicated(Cow<'a, Written>),
+    /// Of a checkpoint: what a request was answered that is not known to have ended.
+    Answered(TransactionId, Cow<'a, Put>),
+    /// Of a checkpoint: a write of this region that another one may lack; its effects are in the cells.
+    Outgoing(Cow<'a, Written>),
+    /// Of a checkpoint, in COPS-GT: what the versions of a region from a place on depend on.
+    Causes(RegionId, Timestamp, Cow<'a, Dependencies>),
+    /// What all causal protocols log: promises, what was received, and keys.
+    Common(stable::Record<'a, Entries>),
+}
+
+/// A write with everything that other regions are told of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    /// Its place, and what its effects have observed.
+    pub stamp: Stamp,
+    /// What must be written before it.
+    pub nearest: Dependencies,
+    /// In COPS-GT what it depends on, beyond what the ones before it do.
+    pub causes: Dependencies,
+    /// Keys and effects.
+    pub effects: Vec<KeyEffects>,
+}
+wire_struct!(Written { stamp, nearest, causes, effects });
+
+const PUT: u8 = 0;
+const REPLICATED: u8 = 1;
+const ANSWERED: u8 = 2;
+const OUTGOING: u8 = 3;
+const CAUSES: u8 = 4;
+const COMMON: u8 = 5;
+
+impl Encode for Record<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Put(written, put) => {
+                out.push(PUT);
+                Wire::encode(&**written, out);
+                Wire::encode(&**put, out);
+            }
+            Record::Replicated(written) => {
+                out.push(REPLICATED);
+                Wire::encode(&**written, out);
+            }
+            Record::Answered(id, put) => {
+                out.push(ANSWERED);
+                Wire::encode(id, out);
+                Wire::encode(&**put, out);
+            }
+            Record::Outgoing(written) => {
+                out.push(OUTGOING);
+                Wire::encode(&**written, out);
+            }
+            Record::Causes(region, at, causes) => {
+                out.push(CAUSES);
+                Wire::encode(&(*region, *at), out);
+                Wire::encode(&**causes, out);
+            }
+            Record::Common(record) => {
+                out.push(COMMON);
+                record.encode(out);
+            }
+        }
+    }
+}
+
+impl Record<'static> {
+    /// Reads a record back.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match input.byte()? {
+            PUT => Record::Put(Cow::Owned(Wire::decode(input)?), Cow::Owned(Wire::decode(input)?)),
+            REPLICATED => Record::Replicated(Cow::Owned(Wire::decode(input)?)),
+            ANSWERED => Record::Answered(Wire::decode(input)?, Cow::Owned(Wire::decode(input)?)),
+            OUTGOING => Record::Outgoing(Cow::Owned(Wire::decode(input)?)),
+            CAUSES => {
+                let (region, at) = Wire::decode(input)?;
+                Record::Causes(region, at, Cow::Owned(Wire::decode(input)?))
+            }
+            COMMON => Record::Common(stable::Record::decode(input)?),
+            _ => return Err(Malformed("record tag")),
+        })
+    }
+}
+
+/// Appends a record behind its length, as checkpoints hold them.
+pub(super) fn put(out: &mut Vec<u8>, record: &Record<'_>) {
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes);
+    put_bytes(out, &bytes);
+}
+
+/// Appends records of those that all causal protocols log, which are encoded already, each behind its length.
+pub(super) fn put_all_common(out: &mut Vec<u8>, encoded: &[u8]) {
+    let mut reader = Reader::new(encoded);
+    while !reader.is_empty() {
+        let Ok(record) = reader.bytes() else { return };
+        put_varint(out, record.len() as u64 + 1);
+        out.push(COMMON);
+        out.extend_from_slice(record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_their_binary_form() {
+        let stamp = Stamp { at: Timestamp(7), depends_on: Entries::all(Timestamp(3)), ..Stamp::default() };
+        let nearest = Dependencies::on(1, RegionId(2), Timestamp(6));
+        let written = Written { stamp, nearest: nearest.clone(), ..Written::default() };
+        let put = Put { at: Some(Timestamp(7)), ..Put::default() };
+        let records = [
+            Record::Put(Cow::Owned(written.clone()), Cow::Owned(put.clone())),
+            Record::Replicated(Cow::Owned(written.clone())),
+            Record::Answered(stamp.transaction, Cow::Owned(put)),
+            Record::Outgoing(Cow::Owned(written)),
+            Record::Causes(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
+            Record::Common(stable::Record::Horizon { at: Timestamp(8) }),
+        ];
+        for record in records {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&mut Reader::new(&bytes)), Ok(record));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a process is told of partitions of COPS, each on one process of a region.
+
+use super::hosting::age_ms;
+use super::options::Options;
+use super::placement::topology;
+use crate::cops::{self, Node, Partition};
+use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place};
+use types::WallTime;
+
+/// How nodes are set up in a process.
+pub fn set_up_cops(options: &Options, place: &Place<'_>) -> cops::Options {
+    cops::Options {
+        transactions: options.transactions,
+        durability: place.life.durability,
+        accept_loss: place.life.accept_loss,
+        queue_bytes: place.life.region_queue_bytes,
+        ..cops::Options::default()
+    }
+}
+
+/// The instances of a keyspace in a process.
+pub fn host_cops(options: &Options, set_up: cops::Options, place: &Place<'_>) -> Box<dyn Hosted> {
+    let (topology, life) = (topology(options, place), place.life);
+    let coordinator =
+        Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
+    let mut nodes = Nodes::new(place, place.coordinator(), coordinator);
+    for (partition, address) in topology.held(life.region) {
+        if address.process == life.process {
+            nodes.host(address, Node::partition(topology.clone(), life.region, partition, set_up));
+        }
+    }
+    Box::new(HostedNodes::new(nodes, CopsHosting))
+}
+
+struct CopsHosting;
+
+fn partitions(nodes: &Nodes<Node>) -> impl Iterator<Item = &Partition> {
+    nodes.protocols().filter_map(Node::as_partition)
+}
+
+impl Hosting for CopsHosting {
+    type Protocol = Node;
+
+    fn is_complete(&self, nodes: &Nodes<Node>) -> bool {
+        partitions(nodes).all(Partition::is_serving)
+    }
+
+    fn backlog(&self, nodes: &Nodes<Node>) -> Backlog {
+        let queued_bytes = partitions(nodes).map(Partition::queued_bytes).sum();
+        Backlog { queued_bytes, ..Backlog::default() }
+    }
+
+    fn lag(&self, nodes: &Nodes<Node>, wall: WallTime) -> Option<Lag> {
+        let mut lag = Lag::default();
+        for (region, at) in partitions(nodes).flat_map(Partition::written_of_regions) {
+            let behind = lag.regions.entry(region.to_owned()).or_default();
+            *behind = age_ms(at, wall).max(*behind);
+        }
+        lag.snapshot_ms = lag.regions.values().copied().max().unwrap_or(0);
+        Some(lag)
+    }
+
+    fn state(&self, nodes: &Nodes<Node>) -> Vec<String> {
+        partitions(nodes).map(state).collect()
+    }
+}
+
+/// A replica of a partition in words.
+fn state(partition: &Partition) -> String {
+    if !partition.is_serving() {
+        return partition.why_not();
+    }
+    format!(
+        "{}: serving, {} writes ({} bytes) queued for other regions, {} of theirs wait for what they depend on",
+        partition.index(),
+        partition.unreceived(),
+        partition.queued_bytes(),
+        partition.waiting()
+    )
+}

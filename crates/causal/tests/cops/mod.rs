@@ -1,0 +1,31 @@
+//! COPS and COPS-GT played in virtual time: scripts, one per promise, named after the paper's sections, and known bugs that they
+//! catch.
+
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/checkpoints.rs"]
+mod checkpoints;
+#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[path = "../wren/client.rs"]
+mod client;
+mod collection;
+mod contexts;
+mod corrections;
+mod mutants;
+#[allow(clippy::duplicate_mod, dead_code, reason = "the same operations")]
+#[path = "../wren/operations.rs"]
+mod operations;
+mod recovery;
+mod refill;
+mod refusals;
+mod replication;
+mod scenes;
+mod told;
+mod transactions;
+mod values;
+#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[path = "../wren/world.rs"]
+mod world;
+
+mod under_test {
+    pub use anabranch_causal::cops::{Message, Node, Options, Topology};
+}

@@ -1,0 +1,49 @@
+//! What the protocol does not have is refused, with the name of one that has it.
+
+use super::client::{GET, increment, step};
+use super::operations::write;
+use super::scenes::{client, get, key, options, values, world};
+use anabranch_causal::cops::Options;
+
+#[test]
+fn a_write_to_several_partitions_is_refused_and_does_nothing() {
+    let mut world = world(2, options(true, None));
+    let own = client(0, 1);
+    let told = own.many(&mut world, &[step(&key(0), write("a")), step(&key(1), write("b"))]);
+    assert!(told.contains("PROTOCOL wren or paris"), "{told}");
+    let told = own.many(&mut world, &[step(&key(0), GET), step(&key(1), write("b"))]);
+    assert!(told.contains("PROTOCOL wren or paris"), "{told}");
+    assert_eq!(get(&mut world, own, &key(0)), "(nil)");
+}
+
+/// The keys of one partition have one primary, which does everything in one step.
+#[test]
+fn keys_of_a_partition_are_written_together() {
+    let mut world = world(2, Options::default());
+    let own = client(0, 1);
+    let (one, other) = (key(0), super::client::key_in(0, super::scenes::PARTITIONS, "other"));
+    let steps =
+        [step(&one, write("1")), step(&other, increment(4)), step(&one, increment(1)), step(&one, GET)];
+    let id = own.send(&mut world, &steps);
+    assert_eq!(values(&world.await_reply(id)), ["OK", "(integer) 4", "(integer) 2", "2"]);
+    world.run_ms(200);
+    let id = client(1, 2).send(&mut world, &[step(&one, GET), step(&other, GET)]);
+    assert_eq!(values(&world.await_reply(id)), ["2", "4"]);
+}
+
+#[test]
+fn reads_of_several_partitions_need_the_option() {
+    let mut world = world(2, Options::default());
+    let told = client(0, 1).many(&mut world, &[step(&key(0), GET), step(&key(1), GET)]);
+    assert!(told.contains("TRANSACTIONS on"), "{told}");
+}
+
+#[test]
+fn watches_and_interactive_transactions_are_refused() {
+    let mut world = world(2, options(true, None));
+    let own = client(0, 1);
+    assert!(own.watch(&mut world, &key(0)).contains("no WATCH"));
+    assert!(own.begin(&mut world).contains("no interactive transactions"));
+    assert!(own.operate(&mut world, &key(0), GET).contains("no transaction is open"));
+    assert!(own.commit(&mut world).contains("no transaction is open"));
+}

@@ -1,0 +1,55 @@
+//! COPS and COPS-GT in the simulator: they keep their promises, and their known bugs are caught.
+
+use crate::mistakes::{self, Bug};
+use crate::support::{assert_keeps_its_promise, options};
+use anabranch_simulator::{CopsDeployment, Feature};
+use causal::cops::{Mutant, Mutants, Options};
+use std::ops::RangeInclusive;
+
+#[track_caller]
+fn assert_caught(protocol: &str, with: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
+    let transactions = protocol == "cops-gt";
+    mistakes::assert_caught(&Bug::new(protocol, mutant, with, seeds), Mutants::from(mutant), |mutants| {
+        CopsDeployment::new(Options { transactions, mutants, ..Options::default() })
+    });
+}
+
+#[test]
+fn cops_keeps_its_promise() {
+    assert_keeps_its_promise("cops", &options(1, 8));
+}
+
+#[test]
+fn cops_gt_keeps_its_promise() {
+    assert_keeps_its_promise("cops-gt", &options(1, 8));
+}
+
+/// Section 4.4: a write is shown before what it depends on.
+#[test]
+fn cops_without_dependency_checks_is_caught() {
+    assert_caught("cops", &[], 1..=40, Mutant::ChecksSkipped);
+}
+
+/// Section 4.3: what a session reads, its writes depend on.
+#[test]
+fn cops_without_dependencies_of_reads_is_caught() {
+    assert_caught("cops", &[], 1..=40, Mutant::ReadsNotTracked);
+}
+
+/// Corrections 45: another region's version counts for the one that is depended on.
+#[test]
+fn cops_with_checks_by_version_is_caught() {
+    assert_caught("cops", &[], 1..=40, Mutant::CheckByVersion);
+}
+
+/// Section 4.6: what is read together does not belong together.
+#[test]
+fn cops_gt_with_one_round_is_caught() {
+    assert_caught("cops-gt", &[], 1..=40, Mutant::OneRound);
+}
+
+/// Corrections 49: a put that is asked for again is written again.
+#[test]
+fn cops_that_writes_twice_is_caught() {
+    assert_caught("cops", &[], 1..=40, Mutant::WrittenTwice);
+}

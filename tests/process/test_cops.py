@@ -1,0 +1,178 @@
+"""Causal keyspaces with PROTOCOL cops: a write is shown after what it depends on, and reads never wait."""
+
+import time
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import wait_until
+
+REGIONS = "abc"
+SLOW_MS = 150
+
+
+@pytest.fixture(scope="module")
+def regions():
+    """Three regions, the way between b and c slow; COPS and COPS-GT, of eight partitions each."""
+    with Cluster(3, 1, "--delay", f"b-c={SLOW_MS}ms") as cluster:
+        with cluster["a/1"].client() as client:
+            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on")):
+                client.execute_command(
+                    "KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PROTOCOL", "cops", "PARTITIONS", "8", *options
+                )
+        yield cluster
+
+
+def session(cluster, region: str, keyspace: str = "cops") -> redis.Redis:
+    """A client with one connection, which is a session."""
+    client = cluster[f"{region}/1"].client(single_connection_client=True)
+    wait_until(lambda: client.execute_command("KEYSPACE", "USE", keyspace) in ("OK", b"OK", True))
+    wait_until(lambda: answers(client))
+    return client
+
+
+def answers(client: redis.Redis) -> bool:
+    try:
+        client.get("ready")
+        return True
+    except redis.exceptions.ResponseError:
+        return False
+
+
+def test_the_region_says_which_protocol_it_has(regions):
+    with session(regions, "a") as client:
+        assert "cops" in str(client.execute_command("KEYSPACE", "INFO", "cops"))
+        assert "on" in str(client.execute_command("KEYSPACE", "INFO", "gt"))
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (("REPLICAS", "2"), "every partition in every region"),
+        (("COPIES", "3"), "no copies yet"),
+        (("CONFLICTS", "record"), "does not list lost writes"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(regions, options, reason):
+    with regions["a/1"].client() as client:
+        with pytest.raises(redis.exceptions.ResponseError, match=reason):
+            client.execute_command("KEYSPACE", "CREATE", "odd", "MODEL", "causal", "PROTOCOL", "cops", *options)
+
+
+def test_what_it_does_not_have_is_refused(regions):
+    with session(regions, "a") as client, session(regions, "a", "gt") as transactional:
+        pairs = {f"several:{number}": str(number) for number in range(20)}
+        for own in (client, transactional):
+            with pytest.raises(redis.exceptions.ResponseError, match="wren or paris"):
+                own.mset(pairs)
+            assert all(own.get(key) is None for key in pairs), "nothing happened"
+            with pytest.raises(redis.exceptions.ResponseError, match="no interactive transactions"):
+                own.execute_command("TXN", "BEGIN")
+        with pytest.raises(redis.exceptions.ResponseError, match="TRANSACTIONS on"):
+            client.mget(list(pairs))
+        assert transactional.mget(list(pairs)) == [None] * len(pairs)
+        client.mset({"{tag}one": "1", "{tag}two": "2"})
+        assert client.mget(["{tag}one", "{tag}two"]) == ["1", "2"]
+
+
+def test_a_write_is_shown_after_what_it_depends_on(regions):
+    """c's write reaches b, and what b writes then reaches a; a shows it when c's has come, and serves reads meanwhile."""
+    with session(regions, "c") as far, session(regions, "b") as middle, session(regions, "a") as here:
+        keys = [f"photo:{number}" for number in range(8)]
+        regions.do("cut a c")
+        try:
+            for key in keys:
+                far.set(key, "photo")
+            for key in keys:
+                wait_until(lambda: middle.get(key) == "photo")
+            middle.set("album", "with photos")
+            middle.set("alone", "not")
+            with session(regions, "b") as independent:
+                independent.set("other", "depends on nothing")
+            time.sleep(1)
+            begin = time.monotonic()
+            assert here.get("album") is None and here.get("alone") is None
+            assert {here.get(key) for key in keys} == {None}
+            assert time.monotonic() - begin < 1, "no read waits"
+        finally:
+            regions.do("heal")
+        wait_until(lambda: here.get("album") == "with photos")
+        assert {here.get(key) for key in keys} == {"photo"}
+        wait_until(lambda: here.get("other") == "depends on nothing")
+
+
+def test_every_region_agrees_about_typed_values(regions):
+    clients = [session(regions, region) for region in REGIONS]
+    for number in range(20):
+        for region, client in zip(REGIONS, clients):
+            client.incr("count")
+            client.sadd("members", f"{region}{number}")
+    for client in clients:
+        wait_until(lambda: client.get("count") == "60" and client.scard("members") == 60)
+        client.close()
+
+
+def test_a_token_waits_elsewhere_for_what_it_depends_on(regions):
+    with session(regions, "b") as here, session(regions, "c") as there:
+        for number in range(5):
+            here.set("moved", number)
+            token = here.execute_command("CONTEXT", "TOKEN")
+            there.execute_command("CONTEXT", "RESTORE", token)
+            assert there.get("moved") == str(number), f"it takes {SLOW_MS} ms to arrive"
+
+
+def test_a_token_is_refused_where_what_it_depends_on_does_not_come(regions):
+    with session(regions, "b") as here, session(regions, "c") as there:
+        regions.do("cut b c")
+        regions.do("cut a c")
+        try:
+            here.set("cut off", "yes")
+            token = here.execute_command("CONTEXT", "TOKEN")
+            with pytest.raises(redis.exceptions.ResponseError, match="UNAVAILABLE.*has not written yet"):
+                there.execute_command("CONTEXT", "RESTORE", token, "TIMEOUT", "500")
+        finally:
+            regions.do("heal")
+        wait_until(lambda: there.execute_command("CONTEXT", "RESTORE", token) in ("OK", b"OK", True))
+        assert there.get("cut off") == "yes"
+
+
+def test_a_connection_has_several_contexts(regions):
+    with session(regions, "a") as client:
+        number = client.execute_command("CONTEXT", "NEW")
+        first = client.execute_command("CONTEXT", "TOKEN")
+        client.execute_command("CONTEXT", "USE", number)
+        client.set("in another context", "yes")
+        assert client.execute_command("CONTEXT", "TOKEN") != first
+        client.execute_command("CONTEXT", "USE", "0")
+        assert client.execute_command("CONTEXT", "TOKEN") == first
+        client.execute_command("CONTEXT", "DROP", number)
+        with pytest.raises(redis.exceptions.ResponseError, match=f"no context {number}"):
+            client.execute_command("CONTEXT", "USE", number)
+
+
+def test_keys_are_read_together(regions):
+    """A writer keeps two counters in step, one after the other; whoever reads both never sees the second ahead of the first."""
+    with session(regions, "b", "gt") as writer:
+        readers = [session(regions, region, "gt") for region in REGIONS]
+        for number in range(200):
+            writer.set("first", number)
+            writer.set("second", number)
+            for reader in readers:
+                first, second = (int(value or -1) for value in reader.mget(["first", "second"]))
+                assert first >= second
+        for reader in readers:
+            reader.close()
+
+
+def test_a_process_that_is_killed_comes_back_with_everything(regions):
+    with session(regions, "b") as elsewhere:
+        with session(regions, "c") as client:
+            for number in range(50):
+                client.set(f"kept:{number}", number)
+        regions.do("kill c/1")
+        elsewhere.set("while down", "yes")
+        regions.do("restart c/1")
+        with session(regions, "c") as client:
+            assert [client.get(f"kept:{number}") for number in range(50)] == [str(number) for number in range(50)]
+            wait_until(lambda: client.get("while down") == "yes")
