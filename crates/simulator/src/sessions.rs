@@ -243,6 +243,10 @@ impl<D: Deployment> World<D> {
         let Some(index) = self.clients[client].open.iter().position(|open| open.request == request) else {
             return;
         };
+        if is_degraded(reply) {
+            self.recorder.degraded.insert(self.clients[client].open[index].place);
+            self.clients[client].follows = None;
+        }
         let open = &mut self.clients[client].open[index];
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
@@ -265,10 +269,6 @@ impl<D: Deployment> World<D> {
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
         if tells_of_loss(reply) {
             self.recorder.told_of_loss(place);
-        }
-        if is_degraded(reply) {
-            self.recorder.degraded.insert(place);
-            self.clients[client].follows = None;
         }
         match (stage, context) {
             (Stage::Give, _) => self.take_down_context(client, place, reply),
