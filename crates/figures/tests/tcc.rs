@@ -1,7 +1,9 @@
 //! What a run of Wren, PaRiS and their baselines shows whatever the costs are. Few clients, so that nothing but the protocols
 //! stands in a transaction's way.
 
-use anabranch_figures::tcc::{COSTS, Costs, Measured, Mix, SKEW, Setup, System, run};
+use anabranch_figures::tcc::{COSTS, Costs, Load, Measured, Mix, SKEW, Setup, System, run};
+
+const MIX: Mix = Mix { writes: 2, partitions: 2, local: 100, read_only: 0 };
 
 fn setup(regions: u16, replicas: u16) -> Setup {
     Setup {
@@ -10,7 +12,7 @@ fn setup(regions: u16, replicas: u16) -> Setup {
         replicas,
         // With blocking reads a client does little.
         clients: if replicas == regions { 1 } else { 8 },
-        mix: Mix { writes: 2, partitions: 2, local: 100, read_only: 0 },
+        load: Load::Transactions(MIX),
         costs: COSTS,
         skew: SKEW,
         measured: 200,
@@ -64,8 +66,8 @@ fn a_read_that_waits_for_an_application_waits_for_half_an_interval() {
 fn metadata_grows_with_the_regions_in_cure_only() {
     let bytes = |system, regions, replicas, partitions| {
         let setup = Setup { measured: 50, ..setup(regions, replicas) };
-        let one_partition = Mix { partitions: 1, ..setup.mix };
-        let measured = measure(system, &Setup { partitions, mix: one_partition, ..setup });
+        let load = Load::Transactions(Mix { partitions: 1, ..MIX });
+        let measured = measure(system, &Setup { partitions, load, ..setup });
         // To every other region that keeps the partition the same.
         measured.replication_bytes / f64::from(setup.replicas - 1)
     };
