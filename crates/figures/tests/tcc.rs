@@ -102,3 +102,18 @@ fn a_seed_is_a_run_and_costs_are_counted() {
     let slower = Setup { costs: Costs { message: 5 * COSTS.message, ..COSTS }, ..setup(3, 3) };
     assert!(measure(System::Cure, &slower).mean_us > once.mean_us);
 }
+
+/// The thesis, section 3.8.2: POCC returns the newest version that a partition has received; Cure hides what is not stable yet.
+#[test]
+fn optimistic_reads_return_the_newest_version_that_was_received() {
+    let setup = Setup { clients: 100, load: Load::Gets(2), ..setup(3, 3) };
+    let items = |system| {
+        let measured = measure(system, &setup);
+        assert!(measured.waited_share < 0.1, "{measured:?}");
+        measured.commands.unwrap()
+    };
+    let pocc = items(System::Pocc);
+    assert!(pocc.read > 1_000 && pocc.stale_share == 0.0, "{pocc:?}");
+    let cure = items(System::HybridCure);
+    assert!(cure.unstable_share > 0.001 && cure.behind >= 1.0, "{cure:?}");
+}

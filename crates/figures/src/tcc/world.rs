@@ -334,6 +334,19 @@ impl<'s, S: Times> World<'s, S> {
         self.ask(client);
     }
 
+    /// A client begins anywhere among its commands, so that not all clients write at the same time.
+    fn under_way(&mut self, client: usize) -> Event<S> {
+        let asking = &mut self.clients[client];
+        asking.planned = self.keys.draw(self.machines[asking.machine].region, &mut asking.random);
+        let Planned { reads, writes, .. } = &asking.planned;
+        let commands = match self.setup.load {
+            Load::ReadOnly(_) => 2,
+            Load::Gets(_) | Load::Transactions(_) => (reads.len() + writes.len()) as u16,
+        };
+        asking.sent = asking.random.u16(..commands);
+        Event::Ask { client }
+    }
+
     fn clock(&self) -> Timestamp {
         Timestamp::from_wall(WallTime(EPOCH + self.now / 1000))
     }
@@ -467,16 +480,18 @@ impl<'s, S: Times> World<'s, S> {
     pub fn run(mut self) -> Tally {
         let first = 800 * MILLI;
         self.run_until(first);
+        let is_commands = self.setup.load.is_commands();
         for client in 0..self.clients.len() {
             // Not all at once.
-            let within = if self.setup.load.is_commands() { THINK } else { 10 * MILLI };
+            let within = if is_commands { THINK } else { 10 * MILLI };
             let at = self.now + self.clients[client].random.u64(..within);
-            self.agenda.schedule(at, Event::Begin { client });
+            let event = if is_commands { self.under_way(client) } else { Event::Begin { client } };
+            self.agenda.schedule(at, event);
         }
-        let warm = first + 400 * MILLI;
+        let warm = first + if is_commands { 200 } else { 400 } * MILLI;
         let end = warm + self.setup.measured * MILLI;
         self.tally.measure(warm, end);
-        if !self.setup.load.is_commands() {
+        if !is_commands {
             self.agenda.schedule(warm, Event::Look);
         }
         self.run_until(warm);

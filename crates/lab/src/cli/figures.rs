@@ -45,9 +45,9 @@ Examples:
   anabranch-lab figures paris --quick
   anabranch-lab figures paris --only locality")]
     Paris(FiguresArguments),
-    /// POCC beside Cure, with and without hybrid clocks.
+    /// POCC beside Cure with hybrid clocks.
     #[command(after_help = "\
-Throughput, response times, stale items, how long reads wait, and bytes of pocc, h-cure and cure: GETs and a SET, and read-only
+Throughput, response times, stale items, how long reads wait, and bytes of pocc and h-cure: GETs and a SET, and read-only
 transactions and a SET, beside the thesis's claims and the project's own. Exit code 1 if one of these does not hold. Equal
 seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
 
