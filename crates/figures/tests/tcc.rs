@@ -12,6 +12,7 @@ fn setup(regions: u16, replicas: u16) -> Setup {
         replicas,
         // With blocking reads a client does little.
         clients: if replicas == regions { 1 } else { 8 },
+        think: 0,
         load: Load::Transactions(MIX),
         costs: COSTS,
         skew: SKEW,
@@ -106,7 +107,7 @@ fn a_seed_is_a_run_and_costs_are_counted() {
 /// The thesis, section 3.8.2: POCC returns the newest version that a partition has received; Cure hides what is not stable yet.
 #[test]
 fn optimistic_reads_return_the_newest_version_that_was_received() {
-    let setup = Setup { clients: 100, load: Load::Gets(2), ..setup(3, 3) };
+    let setup = Setup { clients: 100, think: 25, load: Load::Gets(2), ..setup(3, 3) };
     let items = |system| {
         let measured = measure(system, &setup);
         assert!(measured.waited_share < 0.1, "{measured:?}");

@@ -14,8 +14,6 @@ const FEW_KEYS: usize = 1_000;
 const MANY_KEYS: usize = 1_000_000;
 /// How uneven they are asked for: the exponent of Zipf's law.
 const ZIPF: f64 = 0.99;
-/// Between a reply and the next command, in nanoseconds (the thesis, section 3.8.1).
-pub(crate) const THINK: u64 = 25_000_000;
 
 /// The name of a key.
 pub(crate) type Name = [u8; 8];
@@ -28,11 +26,11 @@ pub(crate) fn name(number: u32) -> Name {
 /// What clients run, each in a closed loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Interactive transactions without pauses.
+    /// Interactive transactions.
     Transactions(Mix),
-    /// A `GET` in each of so many partitions, then a `SET` in any, with pauses between all commands.
+    /// A `GET` in each of so many partitions, then a `SET` in any.
     Gets(u16),
-    /// A read-only transaction of a key in each of so many partitions, then a `SET` in any, with pauses between both.
+    /// A read-only transaction of a key in each of so many partitions, then a `SET` in any.
     ReadOnly(u16),
 }
 
@@ -50,7 +48,7 @@ pub(crate) enum Asked<'p> {
 }
 
 impl Load {
-    /// True for single commands with pauses, each of which is measured by itself.
+    /// True for single commands, each of which is measured by itself.
     pub fn is_commands(self) -> bool {
         !matches!(self, Load::Transactions(_))
     }

@@ -143,6 +143,7 @@ impl Base {
             partitions,
             replicas: if self.full { regions } else { 2 },
             clients,
+            think: 0,
             load: Load::Transactions(self.mix(writes, touched)),
             costs: COSTS,
             skew: SKEW,

@@ -5,7 +5,7 @@
 //! is a closed loop and a causal thread of its own.
 
 use super::freshness::Freshness;
-use super::load::{Asked, KeySpace, Load, Name, THINK, name};
+use super::load::{Asked, KeySpace, Load, Name, name};
 use super::measure::{Sample, Tally};
 use super::network::{Costs, REGIONS, delay};
 use crate::agenda::{Agenda, Answers};
@@ -44,6 +44,8 @@ pub struct Setup {
     pub replicas: u16,
     /// Clients beside each machine.
     pub clients: usize,
+    /// How long they pause between a reply and the next command, in milliseconds.
+    pub think: u64,
     /// What they run.
     pub load: Load,
     /// What machines are busy with.
@@ -415,7 +417,7 @@ impl<'s, S: Times> World<'s, S> {
                 self.tally.read(self.now, began);
             }
             let next = if goes_on { Event::Ask { client } } else { Event::Begin { client } };
-            return self.agenda.schedule(self.now + THINK, next);
+            return self.agenda.schedule(self.now + self.setup.think * MILLI, next);
         }
         if goes_on {
             return self.ask(client);
@@ -483,7 +485,7 @@ impl<'s, S: Times> World<'s, S> {
         let is_commands = self.setup.load.is_commands();
         for client in 0..self.clients.len() {
             // Not all at once.
-            let within = if is_commands { THINK } else { 10 * MILLI };
+            let within = self.setup.think.max(10) * MILLI;
             let at = self.now + self.clients[client].random.u64(..within);
             let event = if is_commands { self.under_way(client) } else { Event::Begin { client } };
             self.agenda.schedule(at, event);

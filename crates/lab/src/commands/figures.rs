@@ -117,7 +117,7 @@ const TRANSACTIONS: &str = "waited%: reads of a partition that waited for their 
     inside; age: of the snapshot when a transaction begins; here and away: when a write is visible in its own and in another \
     region.";
 /// The columns of single commands.
-const COMMANDS: &str = "Clients think for 25 ms between commands. read ms: of GETs and of transactions that read; waited%: reads of \
+const COMMANDS: &str = "Clients think for 25 ms between commands unless it says otherwise. read ms: of GETs and of transactions that read; waited%: reads of \
     a partition that waited, and for how long on average; stale%: items of which the partition had a newer version when it \
     returned them; unstable%: of which the newest one was from another region; behind: newer versions of a stale one; repl B: bytes \
     of effects between regions for a command; far and near KB/s: bytes that only tell of time, between regions and inside.";
