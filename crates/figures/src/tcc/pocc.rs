@@ -219,13 +219,7 @@ fn promises(points: &Points<'_>) -> Vec<Claim> {
             most(|point| point.waited_share),
             "",
         ),
-        at_least(
-            "promise/throughput",
-            "O1: peak throughput over Cure's, GETs and a SET",
-            1.0,
-            gain,
-            "x",
-        ),
+        at_least("promise/throughput", "O1: peak throughput over Cure's, GETs and a SET", 1.0, gain, "x"),
     ]
 }
 
