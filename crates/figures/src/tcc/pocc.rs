@@ -211,13 +211,19 @@ fn promises(points: &Points<'_>) -> Vec<Claim> {
     // To a hundredth, as it is printed: the thesis finds both basically the same.
     let gain = (found.gain("get-put", System::Pocc, CURE) * 100.0).round() / 100.0;
     vec![
-        at_most("promise/stale", "O1: share of POCC's GETs that are stale, most", 0.0, most(stale), ""),
+        at_most(
+            "promise/stale",
+            "O1: share of POCC's GETs that are stale, most",
+            0.0,
+            100.0 * most(stale),
+            "%",
+        ),
         at_most(
             "promise/blocked",
             "O1: share of POCC's GETs that wait, most, with pauses and without",
-            0.01,
-            most(|point| point.waited_share),
-            "",
+            1.0,
+            100.0 * most(|point| point.waited_share),
+            "%",
         ),
         at_least("promise/throughput", "O1: peak throughput over Cure's, GETs and a SET", 1.0, gain, "x"),
     ]
@@ -231,9 +237,9 @@ fn single_commands(points: &Points<'_>) -> Vec<Claim> {
         at_least(
             "cure/stale",
             "3.8.2: share of Cure*'s GETs that are stale, most",
-            0.22,
-            found.most("get-put", CURE, unstable),
-            "",
+            22.0,
+            100.0 * found.most("get-put", CURE, unstable),
+            "%",
         ),
         at_least(
             "pocc/throughput",
@@ -252,9 +258,9 @@ fn single_commands(points: &Points<'_>) -> Vec<Claim> {
         at_most(
             "pocc/blocked",
             "3.8.2: share of reads that block up to 92 % of the peak",
-            0.001,
-            found.moderate("get-put", waited),
-            "",
+            0.1,
+            100.0 * found.moderate("get-put", waited),
+            "%",
         ),
         at_most(
             "pocc/wait",
