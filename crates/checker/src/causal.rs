@@ -31,12 +31,12 @@ fn is_visible(commit: Commit, snapshot: Snapshot) -> bool {
     }
 }
 
-/// The same where there is a time for each region: what an effect depends on is shown with it.
+/// The same where there is a time for each region: what an effect depends on is shown with it. It may also name regions that the
+/// keyspace does not have.
 fn is_visible_by_region(writer: &Claim, commit: Commit, snapshot: &[u64]) -> bool {
     let up_to = |region: usize| snapshot.get(region).copied().unwrap_or(0);
-    let depends_on = writer.vector.iter().flat_map(|vector| &vector.depends_on);
-    commit.at <= up_to(usize::from(commit.region))
-        && depends_on.enumerate().all(|(region, at)| *at <= up_to(region))
+    let mut depends_on = writer.vector.iter().flat_map(|vector| vector.depends_on.iter().zip(snapshot));
+    commit.at <= up_to(usize::from(commit.region)) && depends_on.all(|(at, shown)| at <= shown)
 }
 
 /// The snapshot of a transaction, region by region, if it has a time for each.

@@ -6,7 +6,7 @@
 //!
 //! [`claret`] is that of Claret (its section 6): raw mix, RUBiS and Retwis with and without each of its optimizations.
 //!
-//! [`tcc`] is those of Wren and PaRiS (the thesis, sections 4.5 and 5.5), beside their baselines.
+//! [`tcc`] is those of POCC, Wren and PaRiS (the thesis, sections 3.8, 4.5 and 5.5), beside their baselines.
 //!
 //! [`tardis`] is that of TARDiS (its section 7), beside the same store with locks and with OCC.
 //!

@@ -1,7 +1,9 @@
 //! What a run of Wren, PaRiS and their baselines shows whatever the costs are. Few clients, so that nothing but the protocols
 //! stands in a transaction's way.
 
-use anabranch_figures::tcc::{COSTS, Costs, Measured, Mix, SKEW, Setup, System, run};
+use anabranch_figures::tcc::{COSTS, Costs, Load, Measured, Mix, SKEW, Setup, System, run};
+
+const MIX: Mix = Mix { writes: 2, partitions: 2, local: 100, read_only: 0 };
 
 fn setup(regions: u16, replicas: u16) -> Setup {
     Setup {
@@ -10,7 +12,8 @@ fn setup(regions: u16, replicas: u16) -> Setup {
         replicas,
         // With blocking reads a client does little.
         clients: if replicas == regions { 1 } else { 8 },
-        mix: Mix { writes: 2, partitions: 2, local: 100, read_only: 0 },
+        think: 0,
+        load: Load::Transactions(MIX),
         costs: COSTS,
         skew: SKEW,
         measured: 200,
@@ -64,8 +67,8 @@ fn a_read_that_waits_for_an_application_waits_for_half_an_interval() {
 fn metadata_grows_with_the_regions_in_cure_only() {
     let bytes = |system, regions, replicas, partitions| {
         let setup = Setup { measured: 50, ..setup(regions, replicas) };
-        let one_partition = Mix { partitions: 1, ..setup.mix };
-        let measured = measure(system, &Setup { partitions, mix: one_partition, ..setup });
+        let load = Load::Transactions(Mix { partitions: 1, ..MIX });
+        let measured = measure(system, &Setup { partitions, load, ..setup });
         // To every other region that keeps the partition the same.
         measured.replication_bytes / f64::from(setup.replicas - 1)
     };
@@ -99,4 +102,19 @@ fn a_seed_is_a_run_and_costs_are_counted() {
     assert_eq!(once, measure(System::Cure, &setup(3, 3)));
     let slower = Setup { costs: Costs { message: 5 * COSTS.message, ..COSTS }, ..setup(3, 3) };
     assert!(measure(System::Cure, &slower).mean_us > once.mean_us);
+}
+
+/// The thesis, section 3.8.2: POCC returns the newest version that a partition has received; Cure hides what is not stable yet.
+#[test]
+fn optimistic_reads_return_the_newest_version_that_was_received() {
+    let setup = Setup { clients: 100, think: 25, load: Load::Gets(2), ..setup(3, 3) };
+    let items = |system| {
+        let measured = measure(system, &setup);
+        assert!(measured.waited_share < 0.1, "{measured:?}");
+        measured.commands.unwrap()
+    };
+    let pocc = items(System::Pocc);
+    assert!(pocc.read > 1_000 && pocc.stale_share == 0.0, "{pocc:?}");
+    let cure = items(System::HybridCure);
+    assert!(cure.unstable_share > 0.001 && cure.behind >= 1.0, "{cure:?}");
 }

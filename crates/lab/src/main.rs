@@ -35,6 +35,7 @@ fn obey(command: Command) -> Result<Outcome> {
         Command::Figures(FiguresCommand::Claret(arguments)) => commands::figures::claret(&arguments),
         Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
         Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
+        Command::Figures(FiguresCommand::Pocc(arguments)) => commands::figures::pocc(&arguments),
         Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),
         Command::Serve(LabServeArguments { common, clock_skew_ms }) => {
             server::serve(&common, ServeExtras { models: MODELS, clock_skew_ms })

@@ -44,6 +44,11 @@ impl Plan {
         Plan { mix, keys, ranks, held }
     }
 
+    /// Draws a key of a partition.
+    pub fn draw_of(&self, partition: u16, random: &mut fastrand::Rng) -> u32 {
+        self.keys[usize::from(partition)][self.ranks.draw(random) as usize]
+    }
+
     /// Draws a transaction of a client of this server: different keys, spread evenly over the partitions that it touches.
     pub fn draw(&self, server: usize, random: &mut fastrand::Rng) -> Planned {
         let mix = self.mix;

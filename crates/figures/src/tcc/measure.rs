@@ -1,10 +1,12 @@
 //! What a run came to.
 
 use super::System;
+use super::freshness::Items;
+use super::load::Load;
 use super::world::{Setup, World};
 use baselines::{Blocking, Cure, HybridCure, Uncoordinated};
 use causal::stable::{Stamp, Times};
-use causal::{paris, wren};
+use causal::{paris, pocc, wren};
 use serde::Serialize;
 use types::RegionId;
 
@@ -24,6 +26,8 @@ pub(crate) struct Tally {
     from: u64,
     to: u64,
     latencies: Vec<u64>,
+    /// Of commands that read: for how long all took, and how many there were.
+    reads: (u64, u64),
     failed: u64,
     /// Bytes of effects, and of what tells of time alone: between regions, and inside of them.
     replication: [u64; 2],
@@ -33,6 +37,7 @@ pub(crate) struct Tally {
     remote: Vec<u64>,
     /// Reads that might wait, those that did, and for how long: in microseconds.
     pub waits: (u64, u64, u64),
+    pub items: Items,
     pub busiest: u64,
     /// Of all machines together.
     pub busy: u64,
@@ -54,6 +59,12 @@ impl Tally {
     pub fn committed(&mut self, now: u64, began: u64) {
         if self.is_measured(now) {
             self.latencies.push((now - began) / 1000);
+        }
+    }
+
+    pub fn read(&mut self, now: u64, began: u64) {
+        if self.is_measured(now) {
+            self.reads = (self.reads.0 + (now - began) / 1000, self.reads.1 + 1);
         }
     }
 
@@ -131,6 +142,28 @@ pub struct Measured {
     pub busiest: f64,
     /// How long all machines together were busy for each transaction, what goes on without any included.
     pub processor_us: f64,
+    /// What else is measured of single commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Commands>,
+}
+
+/// What is measured of single commands: then a transaction is one of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Commands {
+    /// How many keys of different partitions are read for each that is written.
+    pub keys: u16,
+    /// True if one transaction reads all of them.
+    pub read_only: bool,
+    /// From a request that reads to its reply, on average, in microseconds.
+    pub read_us: f64,
+    /// Items that partitions returned.
+    pub read: u64,
+    /// The share of them of which the partition had a newer version.
+    pub stale_share: f64,
+    /// The share of them of which the newest version was one of another region, and another one was returned.
+    pub unstable_share: f64,
+    /// How many newer versions there were of one that was stale, on average.
+    pub behind: f64,
 }
 
 /// The points of a curve of visibility, of a hundred writes.
@@ -145,6 +178,7 @@ pub fn run(system: System, setup: &Setup) -> Measured {
         System::HybridCure | System::HybridCureApplied => World::<HybridCure>::new(setup, applied).run(),
         System::Paris => World::<paris::Universal>::new(setup, applied).run(),
         System::Bpr => World::<Blocking>::new(setup, applied).run(),
+        System::Pocc => World::<pocc::Snapshot>::new(setup, applied).run(),
         System::NoCc => World::<Uncoordinated>::new(setup, applied).run(),
     };
     sum_up(system, setup, tally)
@@ -155,6 +189,24 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(index).copied().unwrap_or(0)
 }
 
+fn commands(load: Load, tally: &Tally) -> Option<Commands> {
+    let (keys, read_only) = match load {
+        Load::Transactions(_) => return None,
+        Load::Gets(keys) => (keys, false),
+        Load::ReadOnly(keys) => (keys, true),
+    };
+    let Items { read, stale, unstable, behind } = tally.items;
+    Some(Commands {
+        keys,
+        read_only,
+        read_us: tally.reads.0 as f64 / tally.reads.1.max(1) as f64,
+        read,
+        stale_share: stale as f64 / read.max(1) as f64,
+        unstable_share: unstable as f64 / read.max(1) as f64,
+        behind: behind as f64 / stale.max(1) as f64,
+    })
+}
+
 fn sum_up(system: System, setup: &Setup, mut tally: Tally) -> Measured {
     for times in [&mut tally.latencies, &mut tally.local, &mut tally.remote] {
         times.sort_unstable();
@@ -163,14 +215,15 @@ fn sum_up(system: System, setup: &Setup, mut tally: Tally) -> Measured {
     let (seconds, each) = (setup.measured as f64 / 1e3, committed.max(1) as f64);
     let (reads, waited, waited_us) = tally.waits;
     let visible = |times: &[u64]| (percentile(times, 50), percentile(times, 99));
+    let mix = setup.load.mix();
     Measured {
         system: system.name(),
         regions: setup.regions,
         partitions: setup.partitions,
         replicas: setup.replicas,
-        writes: setup.mix.writes,
-        touched: setup.mix.partitions,
-        local_share: setup.mix.local,
+        writes: mix.writes,
+        touched: mix.partitions,
+        local_share: mix.local,
         clients: setup.clients,
         throughput: committed as f64 / seconds,
         mean_us: tally.latencies.iter().sum::<u64>() as f64 / each,
@@ -195,5 +248,6 @@ fn sum_up(system: System, setup: &Setup, mut tally: Tally) -> Measured {
             .collect(),
         busiest: tally.busiest as f64 / 1e6 / setup.measured as f64,
         processor_us: tally.busy as f64 / 1e3 / each,
+        commands: commands(setup.load, &tally),
     }
 }

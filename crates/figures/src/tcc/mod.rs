@@ -1,16 +1,20 @@
-//! The evaluations of Wren and PaRiS (the thesis, sections 4.5 and 5.5): which runs, and what the thesis says they show.
+//! The evaluations of POCC, Wren and PaRiS (the thesis, sections 3.8, 4.5 and 5.5): which runs, and what the thesis says they
+//! show. Those of POCC are in `pocc`.
 //!
 //! What is run is described in `docs/figures.md`.
 
+mod freshness;
 mod load;
 mod measure;
 mod network;
+mod pocc;
 mod report;
 mod world;
 
-pub use load::Mix;
-pub use measure::{Measured, run};
+pub use load::{Load, Mix};
+pub use measure::{Commands, Measured, run};
 pub use network::{COSTS, Costs, SKEW};
+pub use pocc::{PROMISED, pocc_claims, pocc_experiments, pocc_table};
 pub use report::{paris_claims, table, wren_claims};
 pub use world::Setup;
 
@@ -36,6 +40,8 @@ pub enum System {
     HybridCureApplied,
     /// No snapshots.
     NoCc,
+    /// Snapshots of what has been received, a time for each region.
+    Pocc,
 }
 
 impl System {
@@ -50,6 +56,7 @@ impl System {
             System::CureApplied => "cure-applied",
             System::HybridCureApplied => "h-cure-applied",
             System::NoCc => "nocc",
+            System::Pocc => "pocc",
         }
     }
 
@@ -136,12 +143,17 @@ impl Base {
             partitions,
             replicas: if self.full { regions } else { 2 },
             clients,
-            mix: Mix { writes, partitions: touched, local: if self.full { 100 } else { 95 }, read_only: 0 },
+            think: 0,
+            load: Load::Transactions(self.mix(writes, touched)),
             costs: COSTS,
             skew: SKEW,
             measured: self.scale.seconds * if self.full { 200 } else { 1000 },
             seed: self.scale.seed,
         }
+    }
+
+    fn mix(&self, writes: u16, partitions: u16) -> Mix {
+        Mix { writes, partitions, local: if self.full { 100 } else { 95 }, read_only: 0 }
     }
 
     fn systems(&self) -> &'static [System] {
@@ -225,8 +237,8 @@ pub fn paris_experiments(scale: Scale) -> Vec<Experiment> {
     let local: Vec<Setup> = [100, 95, 90, 50]
         .iter()
         .map(|local| {
-            let setup = base.setup(5, large, busy, 1, 4);
-            Setup { mix: Mix { local: *local, ..setup.mix }, ..setup }
+            let load = Load::Transactions(Mix { local: *local, ..base.mix(1, 4) });
+            Setup { load, ..base.setup(5, large, busy, 1, 4) }
         })
         .collect();
     all.push(base.series("locality", "5 regions, transactions leave their region (fig. 5.3)", &local));

@@ -66,15 +66,15 @@ pub fn table(points: &[Measured]) -> String {
 /// The points of all experiments by id.
 pub type Points<'p> = [(&'p str, &'p [Measured])];
 
-struct Found<'p>(&'p Points<'p>);
+pub(super) struct Found<'p>(pub &'p Points<'p>);
 
 impl Found<'_> {
-    fn of<'f>(&'f self, id: &'f str, system: System) -> impl Iterator<Item = &'f Measured> {
+    pub fn of<'f>(&'f self, id: &'f str, system: System) -> impl Iterator<Item = &'f Measured> {
         let of = self.0.iter().filter(move |(name, _)| *name == id).flat_map(|(_, points)| points.iter());
         of.filter(move |point| point.system == system.name())
     }
 
-    fn peak(&self, id: &str, system: System) -> f64 {
+    pub fn peak(&self, id: &str, system: System) -> f64 {
         self.of(id, system).map(|point| point.throughput).fold(0.0, f64::max)
     }
 
@@ -85,32 +85,44 @@ impl Found<'_> {
         pairs.map(|(slow, fast)| slow.mean_us / fast.mean_us).fold(0.0, f64::max)
     }
 
-    fn gain(&self, id: &str, fast: System, slow: System) -> f64 {
+    pub fn gain(&self, id: &str, fast: System, slow: System) -> f64 {
         self.peak(id, fast) / self.peak(id, slow)
     }
 
     /// Something of the last point, of one system over another's.
-    fn ratio(&self, id: &str, one: System, other: System, what: fn(&Measured) -> f64) -> f64 {
+    pub fn ratio(&self, id: &str, one: System, other: System, what: fn(&Measured) -> f64) -> f64 {
         let of = |system| self.of(id, system).last().map_or(f64::NAN, what);
         of(one) / of(other)
     }
 
     /// Something of the last point over the first one's.
-    fn growth(&self, id: &str, system: System, what: fn(&Measured) -> f64) -> f64 {
+    pub fn growth(&self, id: &str, system: System, what: fn(&Measured) -> f64) -> f64 {
         let of = |point: Option<&Measured>| point.map_or(f64::NAN, what);
         of(self.of(id, system).last()) / of(self.of(id, system).next())
     }
 
-    fn most(&self, id: &str, system: System, what: fn(&Measured) -> f64) -> f64 {
+    pub fn most(&self, id: &str, system: System, what: fn(&Measured) -> f64) -> f64 {
         self.of(id, system).map(what).fold(0.0, f64::max)
     }
 }
 
-fn at_least(claim: &'static str, about: &'static str, paper: f64, ours: f64, unit: &'static str) -> Claim {
+pub(super) fn at_least(
+    claim: &'static str,
+    about: &'static str,
+    paper: f64,
+    ours: f64,
+    unit: &'static str,
+) -> Claim {
     Claim { claim, about, paper, ours, unit, met: ours >= paper }
 }
 
-fn at_most(claim: &'static str, about: &'static str, paper: f64, ours: f64, unit: &'static str) -> Claim {
+pub(super) fn at_most(
+    claim: &'static str,
+    about: &'static str,
+    paper: f64,
+    ours: f64,
+    unit: &'static str,
+) -> Claim {
     Claim { claim, about, paper, ours, unit, met: ours <= paper }
 }
 

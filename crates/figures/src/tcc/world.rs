@@ -2,9 +2,10 @@
 //! that only delays.
 //!
 //! A machine has a replica of one partition and a coordinator, beside which its clients are, as in the thesis. Each client
-//! is a closed loop without pauses and a causal thread of its own.
+//! is a closed loop and a causal thread of its own.
 
-use super::load::{KeySpace, Mix, Name, name};
+use super::freshness::Freshness;
+use super::load::{Asked, KeySpace, Load, Name, name};
 use super::measure::{Sample, Tally};
 use super::network::{Costs, REGIONS, delay};
 use crate::agenda::{Agenda, Answers};
@@ -43,8 +44,10 @@ pub struct Setup {
     pub replicas: u16,
     /// Clients beside each machine.
     pub clients: usize,
+    /// How long they pause between a reply and the next command, in milliseconds.
+    pub think: u64,
     /// What they run.
-    pub mix: Mix,
+    pub load: Load,
     /// What machines are busy with.
     pub costs: Costs,
     /// Wall clocks are off by this at most, in microseconds.
@@ -60,6 +63,7 @@ enum Event<S: Times> {
     Wake { machine: usize, coordinator: bool },
     Reply { client: usize, reply: ReplyBuf },
     Begin { client: usize },
+    Ask { client: usize },
     Look,
 }
 
@@ -78,8 +82,8 @@ struct Machine<S: Times> {
 struct Client {
     machine: usize,
     planned: Planned,
-    /// How many requests of the transaction have been sent.
-    sent: u8,
+    /// How many requests of the transaction, or commands, have been sent.
+    sent: u16,
     began: u64,
     random: Rng,
 }
@@ -97,6 +101,7 @@ pub(crate) struct World<'s, S: Times> {
     replicated: u64,
     tally: Tally,
     samples: Vec<Sample<S>>,
+    freshness: Freshness,
 }
 
 fn topology(setup: &Setup) -> Topology {
@@ -122,7 +127,7 @@ impl<'s, S: Times> World<'s, S> {
     /// Where reads wait, they wait for the next application if `applied`.
     pub fn new(setup: &'s Setup, applied: bool) -> Self {
         let topology = topology(setup);
-        let keys = KeySpace::new(&topology, topology.seed, setup.mix);
+        let keys = KeySpace::new(&topology, topology.seed, setup.load);
         let mut world = World {
             setup,
             keys,
@@ -134,6 +139,7 @@ impl<'s, S: Times> World<'s, S> {
             replicated: 0,
             tally: Tally::default(),
             samples: Vec::new(),
+            freshness: Freshness::default(),
             topology,
         };
         let mut random = Rng::with_seed(setup.seed);
@@ -227,6 +233,12 @@ impl<'s, S: Times> World<'s, S> {
         let done = begin + took;
         let measured = self.tally.is_measured(self.now);
         let machine = &mut self.machines[index];
+        if self.setup.load.is_commands()
+            && let Some(partition) = machine.nodes[which].protocol().as_partition()
+        {
+            let of = (partition, machine.region);
+            packets.iter().for_each(|(_, packet, _)| self.freshness.leaves(index, packet, of, measured));
+        }
         machine.busy_until = done;
         machine.busy += if measured { took } else { 0 };
         if let Some(at) = deadline.map(|at| (at.0 * 1000).max(done))
@@ -268,7 +280,8 @@ impl<'s, S: Times> World<'s, S> {
                 Message::decode(&mut Reader::new(message))
         {
             self.replicated += 1;
-            if self.tally.is_measured(self.now) && self.replicated.is_multiple_of(SAMPLED) {
+            let is_sampled = self.replicated.is_multiple_of(SAMPLED) && !self.setup.load.is_commands();
+            if self.tally.is_measured(self.now) && is_sampled {
                 let stamp = Stamp { at, transaction: id, region: origin, depends_on };
                 let partition = to.slot.partition.map_or(0, |partition| partition.0);
                 self.samples.push(Sample { stamp, partition, to: to_region, local: false });
@@ -287,6 +300,9 @@ impl<'s, S: Times> World<'s, S> {
             Event::Deliver { to, from, packet, bytes } => {
                 let (machine, which) = (usize::from(to.process.0), usize::from(to.slot.partition.is_none()));
                 let cost = self.cost_of(machine, from.address(), bytes);
+                if self.setup.load.is_commands() {
+                    self.freshness.arrives(machine, &packet);
+                }
                 self.step(machine, which, cost, |replica, now, random, sink| {
                     let outcome = replica.receive(now, from, packet, random, sink);
                     debug_assert!(outcome.is_ok(), "our own packets are well formed");
@@ -298,6 +314,7 @@ impl<'s, S: Times> World<'s, S> {
                 self.step(machine, which, 0, |replica, now, random, sink| replica.fire(now, random, sink));
             }
             Event::Begin { client } => self.begin(client),
+            Event::Ask { client } => self.ask(client),
             Event::Reply { client, reply } => self.on_reply(client, &reply),
             Event::Look => {
                 self.look();
@@ -319,6 +336,19 @@ impl<'s, S: Times> World<'s, S> {
         self.ask(client);
     }
 
+    /// A client begins anywhere among its commands, so that not all clients write at the same time.
+    fn under_way(&mut self, client: usize) -> Event<S> {
+        let asking = &mut self.clients[client];
+        asking.planned = self.keys.draw(self.machines[asking.machine].region, &mut asking.random);
+        let Planned { reads, writes, .. } = &asking.planned;
+        let commands = match self.setup.load {
+            Load::ReadOnly(_) => 2,
+            Load::Gets(_) | Load::Transactions(_) => (reads.len() + writes.len()) as u16,
+        };
+        asking.sent = asking.random.u16(..commands);
+        Event::Ask { client }
+    }
+
     fn clock(&self) -> Timestamp {
         Timestamp::from_wall(WallTime(EPOCH + self.now / 1000))
     }
@@ -329,18 +359,26 @@ impl<'s, S: Times> World<'s, S> {
         let (session, seed) = (SessionId(client as u64 + 1), self.topology.seed);
         let asking = &mut self.clients[client];
         asking.sent += 1;
-        let (machine, sent) = (asking.machine, asking.sent);
+        if self.setup.load.is_commands() {
+            asking.began = self.now;
+        }
+        let machine = asking.machine;
+        let Some(asked) = self.setup.load.request(&asking.planned, asking.sent) else { return };
+        // No two writes have the same value.
+        let value = id.0.to_be_bytes();
         let get = register::Operation::Get;
         let set = register::Operation::Set {
-            value: &[7; 8],
+            value: &value,
             deadline: register::Deadline::Clear,
             condition: register::Condition::Always,
             reply: register::SetReply::Status,
         };
-        let (numbers, operation): (&[u32], _) = match sent {
-            2 => (&asking.planned.reads, get),
-            3 => (&asking.planned.writes, set),
-            _ => (&[], get),
+        let (numbers, operation): (&[u32], _) = match &asked {
+            Asked::Read(keys) | Asked::ReadOnly(keys) => (keys, get),
+            Asked::Write(keys) => (keys, set),
+            Asked::Get(key) => (std::slice::from_ref(key), get),
+            Asked::Set(key) => (std::slice::from_ref(key), set),
+            Asked::Begin | Asked::Commit => (&[], get),
         };
         let names: Vec<Name> = numbers.iter().map(|number| name(*number)).collect();
         let keyed = |name| KeyedOperation {
@@ -349,13 +387,17 @@ impl<'s, S: Times> World<'s, S> {
             operation: Operation::Register(operation.clone()),
             blind: false,
         };
+        let request = |steps| match asked {
+            Asked::Begin => Request::Begin { session, read_only: false, watched: false },
+            Asked::Read(_) | Asked::Write(_) => Request::Operate { session, steps },
+            Asked::Commit => Request::Commit { session },
+            Asked::Get(_) | Asked::ReadOnly(_) | Asked::Set(_) => {
+                Request::Many { session, steps, watched: false, multi: false }
+            }
+        };
         let steps: Vec<Step<'_>> = names.iter().map(|name| Step::Key(keyed(name.as_slice()))).collect();
+        let request = request(&steps);
         self.step(machine, 1, self.setup.costs.request, |replica, now, random, sink| {
-            let request = match sent {
-                1 => Request::Begin { session, read_only: false, watched: false },
-                2 | 3 => Request::Operate { session, steps: &steps },
-                _ => Request::Commit { session },
-            };
             replica.step(now, &mut vec![Input::Request { id, request }], random, sink);
         });
     }
@@ -365,10 +407,22 @@ impl<'s, S: Times> World<'s, S> {
             self.tally.failed(self.now);
             return self.agenda.schedule(self.now + MILLI, Event::Begin { client });
         }
-        if self.clients[client].sent < 4 {
+        let Client { planned, sent, began, .. } = &self.clients[client];
+        let (sent, began, load) = (*sent, *began, self.setup.load);
+        let goes_on = load.request(planned, sent + 1).is_some();
+        if load.is_commands() {
+            self.tally.committed(self.now, began);
+            if goes_on {
+                // All but the last one read.
+                self.tally.read(self.now, began);
+            }
+            let next = if goes_on { Event::Ask { client } } else { Event::Begin { client } };
+            return self.agenda.schedule(self.now + self.setup.think * MILLI, next);
+        }
+        if goes_on {
             return self.ask(client);
         }
-        self.tally.committed(self.now, self.clients[client].began);
+        self.tally.committed(self.now, began);
         self.begin(client);
     }
 
@@ -428,19 +482,25 @@ impl<'s, S: Times> World<'s, S> {
     pub fn run(mut self) -> Tally {
         let first = 800 * MILLI;
         self.run_until(first);
+        let is_commands = self.setup.load.is_commands();
         for client in 0..self.clients.len() {
             // Not all at once.
-            let at = self.now + self.clients[client].random.u64(..10 * MILLI);
-            self.agenda.schedule(at, Event::Begin { client });
+            let within = self.setup.think.max(10) * MILLI;
+            let at = self.now + self.clients[client].random.u64(..within);
+            let event = if is_commands { self.under_way(client) } else { Event::Begin { client } };
+            self.agenda.schedule(at, event);
         }
-        let warm = first + 400 * MILLI;
+        let warm = first + if is_commands { 200 } else { 400 } * MILLI;
         let end = warm + self.setup.measured * MILLI;
         self.tally.measure(warm, end);
-        self.agenda.schedule(warm, Event::Look);
+        if !is_commands {
+            self.agenda.schedule(warm, Event::Look);
+        }
         self.run_until(warm);
         let before = self.waits();
         self.run_until(end);
         let after = self.waits();
+        self.tally.items = self.freshness.items;
         self.tally.waits = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
         self.tally.busy = self.machines.iter().map(|machine| machine.busy).sum();
         self.tally.busiest = self.machines.iter().map(|machine| machine.busy).max().unwrap_or(0);

@@ -45,6 +45,16 @@ Examples:
   anabranch-lab figures paris --quick
   anabranch-lab figures paris --only locality")]
     Paris(FiguresArguments),
+    /// POCC beside Cure with hybrid clocks.
+    #[command(after_help = "\
+Throughput, response times, stale items, how long reads wait, and bytes of pocc and h-cure: GETs and a SET, and read-only
+transactions and a SET, beside the thesis's claims and the project's own. Exit code 1 if one of these does not hold. Equal
+seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+
+Examples:
+  anabranch-lab figures pocc --quick
+  anabranch-lab figures pocc --only get-put --out figures")]
+    Pocc(FiguresArguments),
     /// TARDiS beside the same store with locks and with optimistic concurrency control.
     #[command(after_help = "\
 Throughput, latency, useful work, states and bytes of branch keyspaces and of strict ones of one replica, beside the paper's

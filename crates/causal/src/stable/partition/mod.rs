@@ -343,6 +343,11 @@ impl<S: Times> Partition<S> {
         self.store.context(self.store.hash(key), key).count()
     }
 
+    /// What it keeps of a key above its horizon, in order: for measurements.
+    pub fn versions(&self, key: &[u8]) -> impl DoubleEndedIterator<Item = (Stamp<S::Depends>, Effect<'_>)> {
+        self.store.effects_beyond(self.store.hash(key), key, None)
+    }
+
     /// How many keys it holds, those included whose deadline has passed and that are not deleted yet.
     pub fn held_keys(&self) -> usize {
         self.store.len()
