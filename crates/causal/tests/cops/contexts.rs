@@ -2,7 +2,7 @@
 
 use super::client::step;
 use super::operations::write;
-use super::scenes::{client, get, key, options, restore, set, token, world};
+use super::scenes::{client, get, key, nearest, options, restore, set, token, world};
 use super::world::{coordinator, replica};
 use anabranch_causal::cops::{Mutant, Options};
 use protocol::{ContextAsk, Request};
@@ -67,6 +67,25 @@ fn a_token_is_part_of_the_context() {
         (get(&mut world, last, &key(1)), get(&mut world, last, &key(0))),
         ("after".into(), "v".into())
     );
+}
+
+/// What every region has is no dependency any more; who takes it over writes later than it all the same.
+#[test]
+fn a_token_of_what_every_region_has_brings_its_lamport_time() {
+    let mut world = world(2, Options::default());
+    world.host(replica(0, 0)).skew = 3_000_000;
+    let (fast, there) = (client(0, 1), client(1, 2));
+    set(&mut world, fast, &key(0), "fast");
+    world.run_ms(500);
+    assert_eq!(get(&mut world, fast, &key(0)), "fast");
+    assert_eq!(nearest(&world, fast), 0);
+    let token = token(&mut world, fast);
+    assert_eq!(restore(&mut world, there, &token, 1_000), "OK");
+    let latest = |client: super::client::Client| {
+        let coordinator = world.node(client.at).as_coordinator().expect("it is one");
+        coordinator.context(client.session).expect("it has asked").latest()
+    };
+    assert!(latest(there) >= latest(fast), "its next write is stamped above this");
 }
 
 #[test]
