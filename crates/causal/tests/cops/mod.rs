@@ -4,14 +4,14 @@
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/checkpoints.rs"]
 mod checkpoints;
-#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/client.rs"]
 mod client;
 mod collection;
 mod contexts;
 mod corrections;
 mod mutants;
-#[allow(clippy::duplicate_mod, dead_code, reason = "the same operations")]
+#[allow(clippy::duplicate_mod, reason = "the same operations")]
 #[path = "../wren/operations.rs"]
 mod operations;
 mod recovery;
@@ -22,7 +22,7 @@ mod scenes;
 mod told;
 mod transactions;
 mod values;
-#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;
 

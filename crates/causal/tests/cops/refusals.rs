@@ -43,6 +43,7 @@ fn watches_and_interactive_transactions_are_refused() {
     let mut world = world(2, options(true, None));
     let own = client(0, 1);
     assert!(own.watch(&mut world, &key(0)).contains("no WATCH"));
+    assert!(own.watched(&mut world, &[step(&key(0), write("v"))]).contains("no WATCH"));
     assert!(own.begin(&mut world).contains("no interactive transactions"));
     assert!(own.operate(&mut world, &key(0), GET).contains("no transaction is open"));
     assert!(own.commit(&mut world).contains("no transaction is open"));

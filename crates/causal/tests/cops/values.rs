@@ -1,7 +1,7 @@
 //! Typed values converge as in the other causal protocols (Corrections 75): each effect resets what it observed.
 
-use super::client::increment;
-use super::operations::{DELETE, MEMBERS, add, pop, push, remove};
+use super::client::{blind_step, increment};
+use super::operations::{DELETE, MEMBERS, add, pop, push, remove, write_if_absent};
 use super::scenes::{client, get, key, options, set, world};
 use super::world::{World, replica};
 use anabranch_causal::cops::{Mutant, Options};
@@ -36,6 +36,21 @@ fn concurrent_increments_add_up() {
     world.heal();
     world.run_ms(500);
     (0..3).for_each(|region| assert_eq!(get(&mut world, client(region, 7), &key(0)), "6"));
+}
+
+#[test]
+fn what_observes_is_exclusive_within_a_region_only() {
+    let mut world = world(2, Options::default());
+    let (one, other, there) = (client(0, 1), client(0, 2), client(1, 3));
+    assert_eq!(one.one(&mut world, &key(0), write_if_absent("one")), "OK");
+    assert_eq!(other.one(&mut world, &key(0), write_if_absent("other")), "(nil)");
+    assert_eq!(there.one(&mut world, &key(0), write_if_absent("there")), "OK");
+    world.run_ms(200);
+    let told = get(&mut world, one, &key(0));
+    assert_eq!(get(&mut world, there, &key(0)), told, "the last writer wins");
+    one.many(&mut world, &[blind_step(&key(1), increment(2)), blind_step(&key(1), increment(3))]);
+    world.run_ms(200);
+    assert_eq!(get(&mut world, there, &key(1)), "5");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! POCC played in virtual time: scripts about regions that are cut off.
 
-#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/client.rs"]
 mod client;
 mod degraded;
@@ -9,7 +9,7 @@ mod sessions;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/told.rs"]
 mod told;
-#[allow(clippy::duplicate_mod, dead_code, reason = "the same world plays another protocol")]
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;
 

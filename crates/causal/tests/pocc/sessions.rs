@@ -73,6 +73,19 @@ fn a_region_that_restarts_while_it_is_cut_off_writes_on() {
     [HERE, 1, FAR].into_iter().for_each(writes_after_a_restart);
 }
 
+#[test]
+fn a_partition_that_lost_its_disk_has_everything_of_the_other_regions_again() {
+    let mut world = of(Options::default());
+    let client = client(HERE, 1);
+    assert_eq!(client.one(&mut world, "k", write("v")), "OK");
+    world.run_ms(1_000);
+    let lost: Vec<_> = (0..2).map(|index| replica(HERE, index)).collect();
+    lost.iter().for_each(|partition| world.destroy(*partition));
+    lost.iter().for_each(|partition| world.start_from(*partition, false));
+    world.run_ms(3_000);
+    assert_eq!(client.one(&mut world, "k", GET), "\"v\"");
+}
+
 /// The clock of one process is behind that of another one: what it commits after a `WATCH` is a change all the same.
 #[test]
 fn a_watch_notices_what_a_slower_clock_places_later() {

@@ -7,6 +7,7 @@ mod evict;
 mod expiry;
 mod faults;
 mod heal;
+mod interference;
 mod mutants;
 pub mod operations;
 mod pipelines;

@@ -83,7 +83,7 @@ pub struct World {
     pub spool_loss: u64,
     pub hosts: BTreeMap<Address, Host>,
     flights: BTreeMap<(u64, u64), Flight>,
-    cut: BTreeSet<(RegionId, RegionId)>,
+    pub(super) cut: BTreeSet<(RegionId, RegionId)>,
     /// Nothing passes from one of these to the other.
     pub apart: BTreeSet<(Address, Address)>,
     sent: u64,
@@ -164,7 +164,7 @@ impl World {
         self.hosts[&address].replica.as_ref().expect("it is up").protocol()
     }
 
-    fn times(&self, address: Address) -> Now {
+    pub(super) fn times(&self, address: Address) -> Now {
         let host = &self.hosts[&address];
         let wall = (EPOCH + self.now).saturating_add_signed(host.skew);
         Now { wall: WallTime(wall), instant: Instant(self.now - host.started) }
@@ -222,11 +222,6 @@ impl World {
         self.cut.extend([(RegionId(a), RegionId(b)), (RegionId(b), RegionId(a))]);
     }
 
-    /// Lets nothing pass from one region to another.
-    pub fn cut_one_way(&mut self, from: u16, to: u16) {
-        self.cut.insert((RegionId(from), RegionId(to)));
-    }
-
     /// Lets everything pass.
     pub fn heal(&mut self) {
         self.cut.clear();
@@ -241,23 +236,6 @@ impl World {
         id
     }
 
-    /// Somebody tells a node something.
-    pub fn tell(&mut self, address: Address, message: Message) {
-        self.tell_from(address, address, message);
-    }
-
-    /// A node that is up tells another one something.
-    pub fn tell_from(&mut self, teller: Address, address: Address, message: Message) {
-        let times = self.times(address);
-        let from = self.host(teller).replica.as_ref().expect("it is up").node();
-        let mut inbox = std::mem::take(&mut self.inbox);
-        let packet = Packet::Datagram(message);
-        let replica = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()).expect("it is up");
-        replica.receive(times, from, packet, &mut self.random, &mut inbox).expect("it is well formed");
-        self.inbox = inbox;
-        self.settle(address);
-    }
-
     fn step(&mut self, address: Address, batch: &mut Vec<Input<'_, Node>>) {
         let times = self.times(address);
         let Some(replica) = self.hosts.get_mut(&address).and_then(|host| host.replica.as_mut()) else {
@@ -268,7 +246,7 @@ impl World {
     }
 
     /// Appends what was persisted, releases what may leave, and puts it on its way.
-    fn settle(&mut self, address: Address) {
+    pub(super) fn settle(&mut self, address: Address) {
         let (times, durable_at) = (self.times(address), self.now + self.faults.log);
         let host = self.hosts.get_mut(&address).expect("a host of this world");
         let Some(replica) = host.replica.as_mut() else { return };
