@@ -40,7 +40,7 @@ fn a_minority_loses_its_disks_and_nothing_is_lost() {
 /// followed with it: the history lacked what all clients saw.
 #[test]
 fn what_only_a_leader_recovered_is_in_the_history() {
-    assert_passes(include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl"), 13);
+    assert_passes(include_bytes!("scripts/paris-copies-led-by-who-recovered.jsonl"), 16);
 }
 
 mod soak {
