@@ -27,6 +27,9 @@ pub struct Claim {
     pub branch: Option<BranchClaim>,
 }
 
+/// A key, and a time for each region.
+pub type SeenKey = (Box<[u8]>, Vec<Timestamp>);
+
 /// What a transaction of a protocol with a time for each region says of them, in order of the regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorClaim {
@@ -38,7 +41,7 @@ pub struct VectorClaim {
     pub merges: bool,
     /// Where partitions are read by themselves, in place of the snapshot: it could see everything that each region did to these keys
     /// up to here, beside what its session has seen before, and what all of that depends on.
-    pub keys: Option<Vec<(Box<[u8]>, Vec<Timestamp>)>>,
+    pub keys: Option<Vec<SeenKey>>,
 }
 
 impl VectorClaim {

@@ -54,7 +54,9 @@ mod request;
 mod stream;
 mod timers;
 
-pub use claim::{BranchClaim, Claim, CommitStamp, KeyEffect, SnapshotClaim, ThreadClaim, VectorClaim};
+pub use claim::{
+    BranchClaim, Claim, CommitStamp, KeyEffect, SeenKey, SnapshotClaim, ThreadClaim, VectorClaim,
+};
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
 pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol, Replies, SpoolRequest};

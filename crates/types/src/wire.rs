@@ -213,6 +213,16 @@ impl Wire for () {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        T::decode(input).map(Box::new)
+    }
+}
+
 impl Wire for Box<[u8]> {
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self);

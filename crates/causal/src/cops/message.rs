@@ -188,7 +188,7 @@ pub enum PutOutcome {
     /// It was written, or, if it changed nothing, evaluated.
     Done {
         /// What was written.
-        put: Put,
+        put: Box<Put>,
     },
     /// It was not written.
     Refused {

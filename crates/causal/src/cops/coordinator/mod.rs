@@ -105,7 +105,7 @@ enum Phase {
         /// Whose keys it writes.
         partition: u16,
         /// The question.
-        question: Message,
+        question: Box<Message>,
     },
     /// Dependency checks are out, for a context that the session is given.
     Restoring {

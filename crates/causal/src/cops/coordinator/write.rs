@@ -23,7 +23,7 @@ impl Coordinator {
         let phase = Phase::Restoring { context: Default::default(), awaited: BTreeMap::new() };
         let (number, mut running) = self.begin(now, session, request, steps, phase);
         let context = self.sessions.get(&session).map(|state| state.context.clone()).unwrap_or_default();
-        let question = Message::PutAfter {
+        let question = Box::new(Message::PutAfter {
             id: self.id(number),
             settled: self.settled(),
             nearest: context.nearest().clone(),
@@ -31,7 +31,7 @@ impl Coordinator {
             latest: context.latest(),
             now_millis: running.now_millis,
             parts: work_of::<Cut>(&running.steps).remove(&partition).unwrap_or_default(),
-        };
+        });
         running.phase = Phase::Putting { partition, question };
         self.keep(now, number, running, out);
     }
@@ -50,7 +50,7 @@ impl Coordinator {
         };
         let partition = *partition;
         let put = match outcome {
-            PutOutcome::Done { put } => put,
+            PutOutcome::Done { put } => *put,
             PutOutcome::Refused { error } => return self.fail(now, number, &error, out),
         };
         let Some(mut running) = self.running.remove(&number) else { return };

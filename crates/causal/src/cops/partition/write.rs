@@ -37,12 +37,12 @@ impl Partition {
         }
         let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
         let outcome = match known.cloned() {
-            Some(put) => PutOutcome::Done { put },
+            Some(put) => PutOutcome::Done { put: Box::new(put) },
             None if now_millis <= self.fence.wall().as_millis() => {
                 PutOutcome::Refused { error: self.forgotten() }
             }
             None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
-                Ok(put) => PutOutcome::Done { put },
+                Ok(put) => PutOutcome::Done { put: Box::new(put) },
                 Err(error) => PutOutcome::Refused { error },
             },
         };

@@ -331,9 +331,9 @@ impl<S: Times> Partition<S> {
         if !S::OPTIMISTIC || terms.pessimistic {
             return Ok(());
         }
-        let is_typed =
-            |bytes: &&Box<[u8]>| pledge::effect(bytes).is_some_and(|effect| effect.kind().is_some());
-        let typed: Vec<Deed> = deed.effects.iter().filter(is_typed).cloned().map(Deed::blind).collect();
+        let is_typed = |bytes: &[u8]| pledge::effect(bytes).is_some_and(|effect| effect.kind().is_some());
+        let typed = deed.effects.iter().filter(|bytes| is_typed(bytes)).cloned();
+        let typed: Vec<Deed> = typed.map(Deed::blind).collect();
         let hidden = self.store.effects_beyond(hash, key, None).filter(|(stamp, effect)| {
             stamp.region != self.region
                 && terms.snapshot.hides(stamp, self.region)
