@@ -12,7 +12,6 @@ use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::hosted::Waits;
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::time::Duration;
 use types::{Address, Instant, Rng, Timestamp, TransactionId};
 
@@ -26,8 +25,6 @@ pub(super) struct Waiting<S: Times> {
     /// What waits already: it is asked for again and again.
     known: BTreeSet<(TransactionId, u32)>,
     next: u64,
-    /// What was installed and received when no read was due any more: those that are left up to there lack something.
-    looked_at: (Timestamp, S),
     waits: Waits,
 }
 
@@ -42,8 +39,7 @@ struct Held<S: Times> {
 impl<S: Times> Default for Waiting<S> {
     fn default() -> Self {
         let (reads, votes, known) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let looked_at = (Timestamp::ZERO, S::default());
-        Waiting { reads, votes, known, next: 0, looked_at, waits: Waits::default() }
+        Waiting { reads, votes, known, next: 0, waits: Waits::default() }
     }
 }
 
@@ -77,16 +73,8 @@ impl<S: Times> Waiting<S> {
             Message::SliceReq { snapshot, .. } => !snapshot.lacks(received),
             _ => true,
         };
-        let (before, lacked) = self.looked_at;
-        let from = match received == lacked && before <= installed {
-            true => Bound::Excluded((before, u64::MAX)),
-            false => Bound::Unbounded,
-        };
-        let mut range = self.reads.range((from, Bound::Included((installed, u64::MAX))));
-        let Some(place) = range.find(|(_, held)| is_due(held)).map(|(place, _)| *place) else {
-            self.looked_at = (installed, received);
-            return None;
-        };
+        let mut installed = self.reads.range(..=(installed, u64::MAX));
+        let place = *installed.find(|(_, held)| is_due(held))?.0;
         let held = self.reads.remove(&place)?;
         self.forget(&held.message);
         self.waits.micros += (now - held.since).as_micros() as u64;
