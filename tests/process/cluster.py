@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from harness import READY_TIMEOUT, THREADS, product
+from harness import READY_TIMEOUT, THREADS, product, wait_until
 from resp import Raw
 
 
@@ -40,6 +40,20 @@ class Node:
             assert connection.read_response() in ("OK", b"OK")
 
         return self.client(single_connection_client=True, redis_connect_func=use, **options)
+
+    def session(self, keyspace: str) -> redis.Redis:
+        """The same, as soon as the keyspace answers here."""
+        client = self.using(keyspace)
+
+        def answers() -> bool:
+            try:
+                client.get("ready")
+                return True
+            except redis.ResponseError:
+                return False
+
+        wait_until(answers)
+        return client
 
     def raw(self, timeout: float = 60.0) -> Raw:
         return Raw(self.port, timeout)

@@ -25,19 +25,7 @@ def regions():
 
 
 def session(cluster, region: str, keyspace: str = "cops") -> redis.Redis:
-    """A client with one connection, which is a session."""
-    client = cluster[f"{region}/1"].client(single_connection_client=True)
-    wait_until(lambda: client.execute_command("KEYSPACE", "USE", keyspace) in ("OK", b"OK", True))
-    wait_until(lambda: answers(client))
-    return client
-
-
-def answers(client: redis.Redis) -> bool:
-    try:
-        client.get("ready")
-        return True
-    except redis.exceptions.ResponseError:
-        return False
+    return cluster[f"{region}/1"].session(keyspace)
 
 
 def test_the_region_says_which_protocol_it_has(regions):

@@ -8,7 +8,7 @@ use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place}
 use types::WallTime;
 
 /// How nodes are set up in a process.
-pub fn set_up_cops(options: &Options, place: &Place<'_>) -> cops::Options {
+fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
     cops::Options {
         transactions: options.transactions,
         durability: place.life.durability,
@@ -19,8 +19,9 @@ pub fn set_up_cops(options: &Options, place: &Place<'_>) -> cops::Options {
 }
 
 /// The instances of a keyspace in a process.
-pub fn host_cops(options: &Options, set_up: cops::Options, place: &Place<'_>) -> Box<dyn Hosted> {
+pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
     let (topology, life) = (topology(options, place), place.life);
+    let set_up = set_up(options, place);
     let coordinator =
         Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
     let mut nodes = Nodes::new(place, place.coordinator(), coordinator);

@@ -7,12 +7,12 @@ mod options;
 mod placement;
 
 pub use copied::host_copies;
-pub use cops::{host_cops, set_up_cops};
 pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
 
 use crate::{paris, pocc, wren};
+use cops::host_cops;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
 use types::Error;
@@ -81,16 +81,14 @@ impl Model for Causal {
 
 /// A keyspace's instances in a process.
 fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
-    if options.protocol == Protocol::Cops {
-        return host_cops(options, set_up_cops(options, place), place);
-    }
     let set_up = set_up(options, place);
     match (options.protocol, options.is_copied()) {
         (Protocol::Wren, false) => host_partitions::<wren::Snapshot>(options, set_up, place),
         (Protocol::Wren, true) => host_copies::<wren::Snapshot>(options, set_up, place),
         (Protocol::Paris, false) => host_partitions::<paris::Universal>(options, set_up, place),
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
-        // It has no copies: `Options::check`.
-        (Protocol::Pocc | Protocol::Cops, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
+        // These have no copies: `Options::check`.
+        (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
+        (Protocol::Cops, _) => host_cops(options, place),
     }
 }
