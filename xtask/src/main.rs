@@ -6,11 +6,13 @@
 mod environment;
 mod fuzzing;
 mod judges;
+mod parallel;
 mod simulation;
 mod soak;
 mod steps;
 mod suite;
 mod tidy;
+mod unit;
 mod workspace;
 
 use std::process::ExitCode;
@@ -36,7 +38,7 @@ cargo xtask COMMAND
 
 examples:
   cargo xtask test
-  cargo xtask test clippy unit
+  cargo xtask test build unit
   cargo xtask sim tapir --seeds 50
 ";
 

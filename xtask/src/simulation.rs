@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::parallel::{lock, on_all_processors};
 use crate::suite;
 use crate::workspace::{Workspace, capture};
 
@@ -22,6 +23,9 @@ const PROTOCOLS: &[&str] = &[
     "tapir-serializable",
     "wren",
     "paris",
+    "pocc",
+    "cops",
+    "cops-gt",
     "locking",
     "occ",
     "tardis",
@@ -92,11 +96,10 @@ fn simulate(workspace: &Workspace, protocol: &str, seeds: Seeds) -> Result<Strin
 pub fn smoke(workspace: &Workspace) -> Result<()> {
     let first = u64::from(workspace.seed()) % (RARE / 2);
     let mut plan = Plan::new(first);
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("seeds from {first} on, {count} at a time");
+    println!("seeds from {first} on");
     let start = Instant::now();
     let (plan, counts) = (Mutex::new(&mut plan), Mutex::new(Counts::default()));
-    let work = || -> Result<()> {
+    on_all_processors(|| {
         loop {
             let next = lock(&plan).next(start.elapsed() < BUDGET);
             let Some((protocol, seeds)) = next else { return Ok(()) };
@@ -104,19 +107,8 @@ pub fn smoke(workspace: &Workspace) -> Result<()> {
             let report = capture(sim.args(["--threads", "1"])).inspect_err(|_| lock(&plan).stop())?;
             lock(&counts).add(protocol, &report)?;
         }
-    };
-    std::thread::scope(|scope| -> Result<()> {
-        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| match worker.join() {
-            Ok(result) => result,
-            Err(_) => bail!("a worker panicked; its message is above"),
-        })
     })?;
     counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).judge()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Which run comes next.

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::steps::Step;
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{environment, simulation, soak, tidy};
+use crate::{environment, simulation, soak, tidy, unit};
 
 /// Tests whose path contains this, those of modules of this name, are left to `soak`.
 pub const SOAK: &str = "soak::";
@@ -20,12 +20,18 @@ const LINT: &[Step] = &[
         about: "lengths, banned text, links, dead files, purity and layers",
         run: tidy::check,
     },
-    Step { name: "clippy", about: "clippy with warnings denied", run: clippy },
 ];
 
+/// Not a step of `test`, whose build says the same on the way.
+const CLIPPY: Step = Step { name: "clippy", about: "clippy with warnings denied", run: clippy };
+
 const TESTS: &[Step] = &[
-    Step { name: "build", about: "the binaries and the tests, in the shared profile", run: build },
-    Step { name: "unit", about: "unit, property and integration tests", run: unit },
+    Step {
+        name: "build",
+        about: "the binaries and the tests, in the shared profile, under clippy with warnings denied",
+        run: build,
+    },
+    Step { name: "unit", about: "unit, property and integration tests", run: unit::unit },
     Step {
         name: "sim",
         about: "simulated seeds of every protocol, which follow from the commit",
@@ -38,12 +44,12 @@ const TESTS: &[Step] = &[
     },
 ];
 
-/// What `cargo xtask lint` runs.
+/// What `cargo xtask lint` runs: without building anything.
 pub fn lint_steps() -> Vec<Step> {
-    LINT.to_vec()
+    [LINT, &[CLIPPY]].concat()
 }
 
-/// What `cargo xtask test` runs: the lint, then the tests.
+/// What `cargo xtask test` runs: what takes seconds, then the tests.
 pub fn test_steps() -> Vec<Step> {
     [LINT, TESTS].concat()
 }
@@ -69,15 +75,6 @@ fn clippy(workspace: &Workspace) -> Result<()> {
 pub fn build(workspace: &Workspace) -> Result<()> {
     let mut build = workspace.cargo(&["build", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
     run(build.args(["--lib", "--bins", "--tests"]))
-}
-
-/// Property tests draw from a seed that follows from the commit, so that every commit tries others and any run can be repeated.
-fn unit(workspace: &Workspace) -> Result<()> {
-    let mut tests = workspace.cargo(&["test", "--profile", PROFILE, "--workspace", "--exclude", FIGURES]);
-    tests.args(["--lib", "--bins", "--tests", "--no-fail-fast", "--", "--skip", SOAK]);
-    let seed = workspace.seed().to_string();
-    println!("properties draw from PROPTEST_RNG_SEED={seed}");
-    run(tests.env("PROPTEST_RNG_SEED", seed))
 }
 
 /// Formats the tree, rewrites the generated `clippy.toml` files and applies what clippy can fix by itself.

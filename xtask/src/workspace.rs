@@ -10,6 +10,9 @@ use serde_json::Value;
 /// The profile that tests, the simulation and the binaries of the process tests share, so that one build serves all.
 pub const PROFILE: &str = "ci";
 
+/// `-D warnings`, in the form in which `cargo clippy` hands arguments to its driver.
+const DENY_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
+
 /// The checked-out tree and what `cargo metadata` says about it.
 pub struct Workspace {
     /// The folder that holds the root `Cargo.toml`.
@@ -60,10 +63,14 @@ impl Workspace {
         head.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
     }
 
-    /// A cargo command in the workspace's root.
+    /// A cargo command in the workspace's root. The workspace's crates are compiled by clippy's driver, which is the
+    /// compiler with clippy's lints and denies warnings here: one pass lints and builds.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo_program());
-        command.args(arguments);
+        command
+            .args(arguments)
+            .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver())
+            .env("CLIPPY_ARGS", DENY_WARNINGS);
         command
     }
 
@@ -78,6 +85,12 @@ impl Workspace {
 /// The cargo that runs this program, so that a nested call uses the same toolchain.
 fn cargo_program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Clippy's driver of the same toolchain: beside its cargo.
+fn clippy_driver() -> PathBuf {
+    let beside = Path::new(&cargo_program()).with_file_name("clippy-driver");
+    if beside.is_file() { beside } else { PathBuf::from("clippy-driver") }
 }
 
 /// Runs `command` to its end with this program's own output; an error names the command when it fails.

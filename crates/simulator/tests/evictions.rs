@@ -39,20 +39,19 @@ const STEP: u64 = 90_000;
 /// With these an eviction is over before the last one.
 const STEPS: u64 = 18;
 
-#[test]
-fn leaders_may_die_or_be_deposed_at_every_stage_of_an_eviction() {
-    // Deaths and depositions in turn; `cargo xtask soak` tries all.
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
-    for step in (0..STEPS).filter(|step| soak || *step == 9) {
-        let run = simulate(WrenCopiesDeployment::default(), &eviction(step), Default::default(), false);
-        assert!(run.report.ok, "after {step} steps: {:#?}", run.report.violations);
-        assert!(run.history.len() > 100, "{} transactions", run.history.len());
-    }
-}
-
-/// A script of seconds with nine processes.
+/// Scripts of seconds with nine processes.
 mod soak {
     use super::*;
+
+    #[test]
+    fn leaders_may_die_or_be_deposed_at_every_stage_of_an_eviction() {
+        // Deaths and depositions in turn.
+        for step in 0..STEPS {
+            let run = simulate(WrenCopiesDeployment::default(), &eviction(step), Default::default(), false);
+            assert!(run.report.ok, "after {step} steps: {:#?}", run.report.violations);
+            assert!(run.history.len() > 100, "{} transactions", run.history.len());
+        }
+    }
 
     /// Who leads when its group has agreed on the cut is not who leads later.
     #[test]

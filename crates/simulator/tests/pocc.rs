@@ -58,7 +58,10 @@ fn sessions_go_on_without_what_is_missing() {
         assert!(run.report.ok, "seed {seed}: {:#?}", run.report.violations);
         run.degraded
     };
-    assert!((1..=12).map(degraded).sum::<usize>() > 0);
+    // `cargo xtask soak` goes through all.
+    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
+    let seen = (1..=12).filter(|seed| degraded(*seed) > 0);
+    assert!(seen.take(if soak { usize::MAX } else { 1 }).count() > 0);
 }
 
 /// Corrections 43: an item of an optimistic session is shown to a pessimistic one without what it depends on, because it is local.

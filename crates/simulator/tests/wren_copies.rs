@@ -65,16 +65,6 @@ fn effects_that_leave_before_their_entry_is_committed_are_caught() {
 }
 
 #[test]
-fn a_deposed_leaders_state_that_is_kept_is_caught() {
-    assert_caught(
-        &[Feature::Partitions],
-        244..=303,
-        wren::Mutants::default(),
-        replication::Mutant::StateKept.into(),
-    );
-}
-
-#[test]
 fn a_member_that_forgot_and_votes_is_caught() {
     assert_caught(
         &[Feature::LostDisks],
@@ -91,4 +81,19 @@ fn the_others_go_on_without_a_lost_region_whoever_leads() {
         Options { with: vec![Feature::Eviction, Feature::Kills, Feature::Partitions], ..options(1, 3) };
     let summary = run("wren-copies", &options).unwrap();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}
+
+/// A script of seconds with nine processes.
+mod soak {
+    use super::*;
+
+    #[test]
+    fn a_deposed_leaders_state_that_is_kept_is_caught() {
+        assert_caught(
+            &[Feature::Partitions],
+            244..=303,
+            wren::Mutants::default(),
+            replication::Mutant::StateKept.into(),
+        );
+    }
 }
