@@ -76,14 +76,19 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     run(&mut pytest)
 }
 
+/// Installs what the process tests need, where it is missing, and returns their Python.
+pub fn prepare(workspace: &Workspace) -> Result<PathBuf> {
+    install_packages(workspace)?;
+    python_environment(workspace)
+}
+
 /// Pytest in the environment of the pinned requirements, for tests of the binaries of the shared profile.
 pub fn pytest(workspace: &Workspace) -> Result<Command> {
     let (product, laboratory) = (workspace.product(), workspace.laboratory());
     if let Some(missing) = [&product, &laboratory].into_iter().find(|binary| !binary.is_file()) {
         bail!("{} does not exist; run `cargo xtask test build` first", missing.display());
     }
-    install_packages(workspace)?;
-    let mut pytest = workspace.command(python_environment(workspace)?);
+    let mut pytest = workspace.command(prepare(workspace)?);
     pytest.args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=10"]);
     pytest.env("ANABRANCH_BIN", &product).env("ANABRANCH_LAB", &laboratory);
     pytest.env("PYTHONDONTWRITEBYTECODE", "1");

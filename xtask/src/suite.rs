@@ -2,7 +2,7 @@
 //!
 //! To add a check, add a line to a table. All steps use one profile, so that build scripts and macros are built once.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::steps::Step;
 use crate::workspace::{PROFILE, Workspace, run};
@@ -69,6 +69,18 @@ fn format(workspace: &Workspace) -> Result<()> {
 fn clippy(workspace: &Workspace) -> Result<()> {
     let arguments = ["clippy", "--profile", PROFILE, "--workspace", "--all-targets", "--", "-D", "warnings"];
     run(&mut workspace.cargo(&arguments))
+}
+
+/// Builds, and meanwhile installs what the process tests need, which waits for others most of the time.
+fn build_and_prepare(workspace: &Workspace) -> Result<()> {
+    std::thread::scope(|scope| {
+        let preparation = scope.spawn(|| environment::prepare(workspace));
+        build(workspace)?;
+        match preparation.join() {
+            Ok(prepared) => prepared.map(drop),
+            Err(_) => bail!("the preparation of the process tests panicked; its message is above"),
+        }
+    })
 }
 
 /// Builds the binaries together with the tests, so that features are resolved once and nothing is compiled twice.
