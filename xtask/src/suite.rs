@@ -29,7 +29,7 @@ const TESTS: &[Step] = &[
     Step {
         name: "build",
         about: "the binaries and the tests, in the shared profile, under clippy with warnings denied",
-        run: build,
+        run: build_and_prepare,
     },
     Step { name: "unit", about: "unit, property and integration tests", run: unit::unit },
     Step {
