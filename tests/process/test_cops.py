@@ -39,7 +39,6 @@ def test_the_region_says_which_protocol_it_has(regions):
     [
         (("REPLICAS", "2"), "every partition in every region"),
         (("COPIES", "3"), "no copies yet"),
-        (("CONFLICTS", "record"), "does not list lost writes"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(regions, options, reason):

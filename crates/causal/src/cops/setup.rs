@@ -30,6 +30,9 @@ pub struct Options {
     pub queue_bytes: usize,
     /// How much may be on its way to a region that has not said that it has written it.
     pub window: Window,
+    /// About how much memory the list of writes that concurrent ones cost others occupies, in bytes, before the earliest of them
+    /// are dropped; 0 for no list (Corrections 75).
+    pub conflict_bytes: usize,
     /// True if a partition that lost records serves with what the equivalents that answer know, and without any with what is left
     /// (Corrections 84). Otherwise it waits for all of them.
     pub accept_loss: bool,
@@ -56,6 +59,7 @@ impl Default for Options {
             clock_bound: Duration::from_secs(60),
             queue_bytes: 32 << 20,
             window: Window { items: 4096, bytes: 4 << 20 },
+            conflict_bytes: 4 << 20,
             accept_loss: false,
             piece_bytes: 64 << 10,
             transfer_patience: Duration::from_secs(10),

@@ -9,12 +9,14 @@ use types::WallTime;
 
 /// How nodes are set up in a process.
 fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
+    let standard = cops::Options::default();
     cops::Options {
         transactions: options.transactions,
         durability: place.life.durability,
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
-        ..cops::Options::default()
+        conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
+        ..standard
     }
 }
 
@@ -47,8 +49,15 @@ impl Hosting for CopsHosting {
     }
 
     fn backlog(&self, nodes: &Nodes<Node>) -> Backlog {
-        let queued_bytes = partitions(nodes).map(Partition::queued_bytes).sum();
-        Backlog { queued_bytes, ..Backlog::default() }
+        partitions(nodes).fold(Backlog::default(), |backlog, partition| {
+            let (listed, dropped) = partition.listed_conflicts();
+            Backlog {
+                queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
+                conflicts: backlog.conflicts + listed,
+                conflicts_dropped: backlog.conflicts_dropped + dropped,
+                ..backlog
+            }
+        })
     }
 
     fn lag(&self, nodes: &Nodes<Node>, wall: WallTime) -> Option<Lag> {

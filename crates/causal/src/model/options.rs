@@ -125,12 +125,7 @@ impl Options {
         }
         let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
         options.protocol = protocol.unwrap_or(usual);
-        if options.protocol == Protocol::Cops && conflicts == Some(0) {
-            return Err(Error::err(
-                "PROTOCOL cops does not list lost writes yet; leave CONFLICTS out, or take PROTOCOL wren",
-            ));
-        }
-        options.ignore_conflicts = conflicts == Some(1) || options.protocol == Protocol::Cops;
+        options.ignore_conflicts = conflicts == Some(1);
         Ok(options)
     }
 

@@ -8,6 +8,7 @@ mod checkpoints;
 #[path = "../wren/client.rs"]
 mod client;
 mod collection;
+mod conflicts;
 mod contexts;
 mod corrections;
 mod mutants;

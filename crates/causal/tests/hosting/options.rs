@@ -81,7 +81,8 @@ fn cops_is_created_without_what_it_does_not_have() {
     assert!(check(&[on]).unwrap_err().contains("of PROTOCOL cops"));
     assert!(check(&[cops, (b"COPIES", b"3")]).unwrap_err().contains("no copies yet"));
     assert!(check(&[cops, (b"REPLICAS", b"1")]).unwrap_err().contains("every partition in every region"));
-    assert!(check(&[cops, (b"CONFLICTS", b"record")]).unwrap_err().contains("does not list lost writes"));
+    assert!(!check(&[cops]).unwrap().ignore_conflicts, "conflicts are listed unless that is refused");
+    assert!(check(&[cops, (b"CONFLICTS", b"ignore")]).unwrap().ignore_conflicts);
     let many = created(&[], &[cops]).unwrap().check(&cluster(&[1; 9]));
     assert!(many.unwrap_err().contains("at most 8 regions"));
     let stored = store(&check(&[cops, on]).unwrap());

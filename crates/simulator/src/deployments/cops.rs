@@ -1,10 +1,10 @@
 //! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything.
 
-use super::causal::WrenDeployment;
+use super::causal::{WrenDeployment, told};
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
 use causal::cops::{Message, Node, Options};
-use checker::Level;
+use checker::{Level, ListedLoss};
 use protocol::{Claim, CommitStamp, VectorClaim};
 use replication::Window;
 use std::time::Duration;
@@ -91,6 +91,14 @@ impl Deployment for CopsDeployment {
         !self.options.transactions
     }
 
+    fn lists_losses(&self) -> bool {
+        true
+    }
+
+    fn losses(&self, instance: &Node) -> Option<Vec<ListedLoss>> {
+        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
+    }
+
     fn is_causal(&self) -> bool {
         true
     }
@@ -121,7 +129,6 @@ impl Deployment for CopsDeployment {
             Feature::SharedThreads,
             Feature::Interactive,
             Feature::Watches,
-            Feature::Resolutions,
             Feature::ClockLeaps,
             Feature::OneClockLeaps,
             Feature::Expiry,

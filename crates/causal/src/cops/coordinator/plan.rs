@@ -2,11 +2,10 @@
 
 use super::{Ask, Coordinator};
 use crate::cops::{Cut, Node};
-use crate::stable::{Planned, What, work_of};
-use datatypes::{Operation, key};
+use crate::stable::{Planned, work_of};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeSet;
-use types::{Error, Reader, RequestId, SessionId};
+use types::{Error, RequestId, SessionId};
 
 /// How a request is served.
 enum Plan {
@@ -50,7 +49,7 @@ impl Coordinator {
     }
 
     fn plan(&self, steps: &[Planned]) -> Result<Plan, Error> {
-        if steps.iter().any(is_about_losses) {
+        if self.options.conflict_bytes == 0 && steps.iter().any(|step| matches!(step, Planned::Losses(_))) {
             return Err(Losses::none());
         }
         let writes = steps.iter().any(Planned::is_write);
@@ -67,15 +66,6 @@ impl Coordinator {
             (false, _) => Err(several_read()),
         }
     }
-}
-
-/// True if a step asks for lost writes, or settles some.
-fn is_about_losses(step: &Planned) -> bool {
-    let Planned::Key { what: What::Observing { operation, .. }, .. } = step else {
-        return matches!(step, Planned::Losses(_));
-    };
-    let operation = Operation::decode(&mut Reader::new(operation));
-    matches!(operation, Ok(Operation::Key(key::Operation::Resolve { .. })))
 }
 
 fn several_written() -> Error {

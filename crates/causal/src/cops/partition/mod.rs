@@ -2,10 +2,11 @@
 //!
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
 //! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
-//! what a log lacks from other regions, `expire` deletes what is overdue.
+//! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others.
 
 mod check;
 mod collect;
+mod conflicts;
 mod expire;
 mod read;
 mod recover;
@@ -22,7 +23,7 @@ use crate::stable::{Decisions, Topology, effect};
 use check::Checks;
 use collect::Lag;
 use expire::Expiry;
-use mvcc::{Remains, Store};
+use mvcc::{LossOptions, Remains, Store};
 use protocol::{Input, Now, Outputs};
 use refill::Refill;
 use replicate::Equivalent;
@@ -104,9 +105,8 @@ impl Partition {
     /// An empty replica. Its first inputs are those of recovery.
     pub(super) fn new(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
         let others: Vec<RegionId> = topology.others(region).collect();
-        let mut store = Store::new(topology.seed, Stamp::default());
+        let mut store = new_store(&topology, &options);
         store.set_horizon(Some(Stamp::default()));
-        store.merge_by(sight::<Cut>);
         let mut written = Entries::default();
         (0..topology.regions.len() as u16).for_each(|named| written.set(RegionId(named), Timestamp::ZERO));
         Partition {
@@ -318,4 +318,14 @@ impl Partition {
     fn has(&self, mutant: Mutant) -> bool {
         self.options.mutants.has(mutant)
     }
+}
+
+/// A store in which effects reset only what they observed, and which lists what concurrent ones cost one another.
+fn new_store(topology: &Topology, options: &Options) -> Store<Stamp> {
+    let mut store = Store::new(topology.seed, Stamp::default());
+    store.merge_by(sight::<Cut>);
+    if options.conflict_bytes > 0 {
+        store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+    }
+    store
 }

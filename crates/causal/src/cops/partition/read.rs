@@ -61,6 +61,8 @@ impl Partition {
         for whole in whole {
             answers.extend(match whole {
                 Whole::Draw { step } => Some(self.draw(*step, now_millis, random)),
+                Whole::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
+                Whole::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
                 whole => count_or_scan(&self.store, whole, now_millis),
             });
             // Which keys there are follows from everything that is written.

@@ -9,13 +9,15 @@ use super::{Life, Partition};
 use crate::cops::record::{self, Record, Written};
 use crate::cops::{Cut, Entries, Node, Stamp, Timer};
 use crate::stable;
-use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys};
+use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys, tell_losses};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use types::{Malformed, Reader, RegionId, Rng, Timestamp};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
+/// Where what was lost to concurrent writes begins, behind the keys.
+const LOSSES: u64 = 1 << 62;
 
 impl Partition {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
@@ -89,6 +91,8 @@ impl Partition {
             stable::Record::State { key, cell } => {
                 self.store.restore(&key, Stamp::last_at(self.horizon), stable::record::cell(&cell)?);
             }
+            stable::Record::Lost(loss) => self.store.put_loss(loss.into_owned()),
+            stable::Record::LossesDropped { count } => self.store.put_dropped_losses(count),
             // A key's effects stand together in a chunk.
             _ => {}
         }
@@ -133,7 +137,7 @@ impl Partition {
         }
         let mut cursor = cursor & !KEYS;
         loop {
-            cursor = self.checkpoint_keys(cursor, chunk);
+            cursor = self.checkpoint_keys(cursor, None, chunk);
             if cursor == 0 {
                 return None;
             }
@@ -177,10 +181,24 @@ impl Partition {
         KEYS
     }
 
-    /// The keys at the cursor. The other causal protocols tell theirs alike.
-    fn checkpoint_keys(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
+    /// The keys at the cursor, or only their effects `above` a place; after the last key what was lost to concurrent writes. The
+    /// other causal protocols tell theirs alike.
+    pub(super) fn checkpoint_keys(
+        &mut self,
+        cursor: u64,
+        above: Option<Timestamp>,
+        chunk: &mut Vec<u8>,
+    ) -> u64 {
         let mut told = Vec::new();
-        let next = tell_keys::<Cut>(&mut self.store, cursor, self.horizon, None, &mut told);
+        let next = if cursor & LOSSES == 0 {
+            match tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut told) {
+                0 if above.is_none() => LOSSES,
+                next => next,
+            }
+        } else {
+            let next = tell_losses::<Cut>(&self.store, cursor & !LOSSES, &mut told);
+            next.map_or(0, |number| LOSSES | number)
+        };
         record::put_all_common(chunk, &told);
         next
     }

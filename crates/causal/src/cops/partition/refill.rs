@@ -16,13 +16,12 @@
 //! them shows less to anybody.
 
 use super::replicate::is_overdue;
-use super::{Life, Partition};
+use super::{Life, Partition, new_store};
 use crate::cops::message::Message;
 use crate::cops::record::{self, Record, Written};
-use crate::cops::{Cut, Dependencies, Entries, Node, Stamp, Timer};
+use crate::cops::{Dependencies, Entries, Node, Stamp, Timer};
 use crate::stable;
-use crate::stable::stamp::sight;
-use crate::stable::{KeptContext, KeptEffects, KeyEffects, tell_keys};
+use crate::stable::{KeptContext, KeptEffects, KeyEffects};
 use mvcc::Store;
 use protocol::{Now, Outputs};
 use replication::transfer::{Ask, Piece, Taken, Taker};
@@ -117,9 +116,7 @@ impl Partition {
             self.checkpoint_causes(&mut content);
         }
         for _ in 0..VISITS {
-            let mut told = Vec::new();
-            cursor = tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut told);
-            record::put_all_common(&mut content, &told);
+            cursor = self.checkpoint_keys(cursor, above, &mut content);
             if cursor == 0 || content.len() >= self.options.piece_bytes {
                 break;
             }
@@ -210,8 +207,7 @@ impl Partition {
         let written = all.fold(self.written, |all, told| all.combine(&told, Timestamp::max));
         // Cells of a higher horizon hold all that the own ones do.
         let staged = (horizon > self.horizon).then(|| {
-            let mut staged = Store::new(self.topology.seed, Stamp::default());
-            staged.merge_by(sight::<Cut>);
+            let mut staged = new_store(&self.topology, &self.options);
             staged.set_horizon(Some(Stamp::last_at(horizon)));
             staged
         });
@@ -299,6 +295,16 @@ impl Partition {
                 Record::Common(stable::Record::State { key, cell }) => {
                     if let Some((staged, horizon)) = self.staged() {
                         staged.restore(&key, Stamp::last_at(horizon), stable::record::cell(&cell)?);
+                    }
+                }
+                Record::Common(stable::Record::Lost(loss)) => {
+                    if let Some((staged, _)) = self.staged() {
+                        staged.put_loss(loss.into_owned());
+                    }
+                }
+                Record::Common(stable::Record::LossesDropped { count }) => {
+                    if let Some((staged, _)) = self.staged() {
+                        staged.put_dropped_losses(count);
                     }
                 }
                 Record::Common(stable::Record::Context { key, stamp, effect, trace }) => {

@@ -168,6 +168,11 @@ impl Partition {
                 }
                 Work::Evaluate { step, operation, blind } => {
                     observes = true;
+                    if let Some(settlement) = self.settle(hash, key, operation) {
+                        effects.extend(settlement.effects());
+                        worked.answers.push(Answer::new(*step, settlement.reply));
+                        continue;
+                    }
                     let (before, blind) = (&effects[..], *blind);
                     let evaluation =
                         Evaluation { hash, key, cached: &[], before, operation, blind, now_millis };

@@ -280,30 +280,13 @@ impl<S: Times> Partition<S> {
         chunk: &mut Vec<u8>,
     ) -> u64 {
         if cursor & LOSSES != 0 {
-            return self.checkpoint_losses(cursor & !LOSSES, chunk);
+            return self.checkpoint_losses(cursor & !LOSSES, chunk).map_or(0, |number| LOSSES | number);
         }
         let next = tell_keys::<S>(&mut self.store, cursor, self.horizon.whole(), above, chunk);
         match next {
             0 if above.is_none() => LOSSES,
             next => next,
         }
-    }
-
-    /// The losses that are listed after a number.
-    fn checkpoint_losses(&self, number: u64, chunk: &mut Vec<u8>) -> u64 {
-        if self.options.mutants.has(Mutant::LossesNotInCheckpoint) {
-            return 0;
-        }
-        if number == 0 {
-            record::put::<S>(chunk, &Record::LossesDropped { count: self.store.listed_losses().1 });
-        }
-        for (number, loss) in self.store.kept_losses_after(number) {
-            record::put::<S>(chunk, &Record::Lost(Cow::Borrowed(loss)));
-            if chunk.len() >= CHUNK_BYTES {
-                return LOSSES | number;
-            }
-        }
-        0
     }
 }
 

@@ -248,8 +248,8 @@ impl<S: Times> Partition<S> {
 
     fn whole(&self, whole: &Whole, now_millis: u64) -> Option<Answer> {
         match whole {
-            Whole::CountLosses { step, cursor } => Some(self.count_losses(*step, *cursor)),
-            Whole::Losses { step, cursor, count } => Some(self.list_losses(*step, *cursor, *count)),
+            Whole::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
+            Whole::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
             _ => count_or_scan(&self.store, whole, now_millis),
         }
     }
