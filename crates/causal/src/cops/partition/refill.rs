@@ -136,6 +136,7 @@ impl Partition {
     pub(super) fn begin_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
         self.life = Life::Taking;
         self.gaps = true;
+        self.fence.life = out.node().incarnation;
         self.persist(&Record::Common(stable::Record::Gaps { filled: false }), out);
         let equivalents = self.equivalents.keys().map(|region| self.topology.address(*region, self.index));
         let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
@@ -381,8 +382,7 @@ impl Partition {
         self.needed = self.written.greatest();
         self.clock.recover(highest.max(self.needed));
         self.written.set(self.region, self.clock.last());
-        // What was asked before may have been done, and is forgotten.
-        self.fence = self.clock.read(now.wall);
+        self.fence.at = self.clock.last();
         self.life = Life::Catching;
         self.greet_all(out);
         self.catch_up(now, out);
