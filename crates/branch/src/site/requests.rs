@@ -98,7 +98,7 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<(), Error> {
         let (begin, end) = self.constraints(session);
-        let mut transaction = self.keyspace.begin(self.clients.thread(session), &begin)?;
+        let mut transaction = self.start(self.clients.thread(session), &begin)?;
         if watched && self.take_touched(session, &transaction, now) {
             self.keyspace.abort(transaction);
             reply.null_array();
@@ -117,6 +117,7 @@ impl Site {
         let end = client.and_then(|client| client.end.clone());
         let is_own = client.is_some_and(|client| client.is_own);
         let usual = if is_own { End::Serializability } else { self.options.local.end() };
+        let begin = begin.or_else(|| self.logged_standing(self.clients.thread(session)));
         (begin.unwrap_or_default(), end.unwrap_or(usual))
     }
 
@@ -129,6 +130,9 @@ impl Site {
         reply: &mut ReplyBuf,
     ) {
         let now_millis = now.wall.as_millis();
+        if let Some(error) = self.unlogged(transaction, step) {
+            return reply.error(&error);
+        }
         if self.keyspace.is_parted() && !matches!(step, Step::Key(_)) {
             return reply.error(&Error::err(
                 "KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB are not for branch keyspaces with record partitions yet;                  KEYSPACE DROP drops everything",
@@ -202,6 +206,9 @@ impl Site {
         (read_only, watched): (bool, bool),
         now: Instant,
     ) -> Result<StateId, Error> {
+        if self.is_refusing() && !read_only {
+            return Err(protocol::misconf());
+        }
         let (usual, end) = self.constraints(session);
         let (thread, begin) = (self.clients.thread(session), begin.unwrap_or(usual));
         let transaction = if read_only {
@@ -303,6 +310,12 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
+        let writes = transaction.is_merge() || transaction.written().next().is_some();
+        if writes && self.is_refusing() {
+            self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
+            self.keyspace.abort(transaction);
+            return Err(protocol::misconf());
+        }
         let lacked = self.keyspace.kept().lacked_bytes();
         if transaction.written().next().is_some()
             && let Some(error) = (self.gossip.is_full(lacked, self.options.queue, now.instant))
@@ -354,7 +367,7 @@ impl Site {
 
     fn watch(&mut self, session: SessionId, keys: &[(&[u8], types::KeyHash)], now: Now) -> Result<(), Error> {
         let (begin, _) = self.constraints(session);
-        let transaction = self.keyspace.begin(self.clients.thread(session), &begin)?;
+        let transaction = self.start(self.clients.thread(session), &begin)?;
         for (key, _) in keys {
             let key = CompactKey::new(key);
             let watch = self.look(&transaction, key, now);

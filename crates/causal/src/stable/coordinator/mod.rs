@@ -71,6 +71,8 @@ pub struct Coordinator<S: Times> {
     unsettled: BTreeSet<u64>,
     /// The newest stable times that it knows.
     stable: S,
+    /// The log of this process refuses records.
+    is_refusing: bool,
     /// Who may be asked for the stable times, in turn.
     homes: Vec<Address>,
     /// Who of them is asked.
@@ -134,6 +136,7 @@ impl<S: Times> Coordinator<S> {
             next: 0,
             unsettled: BTreeSet::new(),
             stable,
+            is_refusing: false,
             unanswered: 0,
             last_request: Instant::default(),
             received: BTreeMap::new(),
