@@ -281,9 +281,13 @@ impl Site {
     ) -> Result<Committed, Error> {
         let mut open = self.take_open(session)?;
         let end = end.unwrap_or_else(|| open.end.clone());
-        if let Err(refusal) = self.keyspace.check_merge(&open.transaction, &end) {
+        let check = match open.transaction.is_merge() && self.is_refusing() {
+            true => Err(protocol::misconf()),
+            false => self.keyspace.check_merge(&open.transaction, &end).map_err(Error::from),
+        };
+        if let Err(refusal) = check {
             self.clients.of(session).open = Some(open);
-            return Err(refusal.into());
+            return Err(refusal);
         }
         if open.is_watched {
             // What comes between its read state and its commit counts too.
@@ -310,8 +314,7 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
-        let writes = transaction.is_merge() || transaction.written().next().is_some();
-        if writes && self.is_refusing() {
+        if transaction.written().next().is_some() && self.is_refusing() {
             self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
             self.keyspace.abort(transaction);
             return Err(protocol::misconf());
