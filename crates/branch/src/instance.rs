@@ -87,6 +87,24 @@ impl Protocol for Instance {
         }
     }
 
+    fn logged(&mut self, records: u64) {
+        if let Instance::Site(site) = self {
+            site.on_logged(records);
+        }
+    }
+
+    fn log_refuses(&mut self) {
+        if let Instance::Site(site) = self {
+            site.set_refusing(true);
+        }
+    }
+
+    fn log_healed(&mut self) {
+        if let Instance::Site(site) = self {
+            site.set_refusing(false);
+        }
+    }
+
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         match self {
             Instance::Site(site) => site.put_checkpoint(cursor, chunk),

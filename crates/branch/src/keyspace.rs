@@ -591,6 +591,11 @@ impl Keyspace {
         Some(self.dag.id(node))
     }
 
+    /// The state, or the one that took its identity.
+    pub fn heir_of(&self, state: StateId) -> Option<StateId> {
+        self.sessions.find(&self.dag, state).map(|node| self.dag.id(node))
+    }
+
     /// The transaction's session counts as having read from its read state, already while the transaction is open.
     pub fn note_standing(&mut self, transaction: &Transaction) {
         if let [from] = &transaction.from[..] {

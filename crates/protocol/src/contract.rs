@@ -14,8 +14,8 @@ pub trait Protocol: Sized {
     /// What it writes to the log, borrowed where the caller has it.
     type Record<'a>: Encode;
     /// True if instances that log serve reads of their own process without hearing from others and without their timers.
-    /// While the log refuses records they do only that: what they hear and what timers bring would have to be logged,
-    /// and reads would wait for it.
+    /// While the log refuses records they do only that: what they hear and what timers bring would have to be logged. Reads
+    /// come as requests, or as messages that [`Protocol::is_read`] knows.
     const READS_ALONE: bool = false;
 
     /// Reacts to a batch of inputs and leaves it empty; never blocks, never fails. A step takes at most about a
@@ -40,6 +40,13 @@ pub trait Protocol: Sized {
         false
     }
 
+    /// True for a message that asks for a read. It is served also while the log refuses what the instance has persisted:
+    /// nothing is persisted for it meanwhile.
+    fn is_read(message: &Self::Message) -> bool {
+        let _ = message;
+        false
+    }
+
     /// The log has taken the first `records` records that this instance persisted since `Recovered`: what was kept
     /// to take them back may go.
     fn logged(&mut self, records: u64) {
@@ -52,6 +59,10 @@ pub trait Protocol: Sized {
     fn log_failed(&mut self) -> bool {
         false
     }
+
+    /// The log refuses records, and what it has refused is kept until it takes it: until `log_healed`, what is answered is to
+    /// rest on logged records only.
+    fn log_refuses(&mut self) {}
 
     /// The log takes records again.
     fn log_healed(&mut self) {}
@@ -221,6 +232,8 @@ pub struct Outputs<'o, P: Protocol> {
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
     pub(crate) timers: &'o mut Timers<P::Timer>,
     pub(crate) spool: &'o mut Vec<SpoolRequest>,
+    pub(crate) of_logged: &'o mut Vec<(Address, P::Message)>,
+    pub(crate) reveals: &'o mut bool,
     pub(crate) replies: &'o mut dyn Replies,
 }
 
@@ -253,6 +266,11 @@ impl<P: Protocol> Outputs<'_, P> {
         *self.persisted += 1;
     }
 
+    /// How many records have been persisted since recovery: the number of the last one.
+    pub fn persisted(&self) -> u64 {
+        *self.persisted
+    }
+
     /// Sends a message once everything persisted before is durable. It may be lost, repeated and reordered.
     pub fn send(&mut self, to: Address, message: P::Message) {
         self.gated.push(Outgoing::Datagram { to, message });
@@ -269,9 +287,21 @@ impl<P: Protocol> Outputs<'_, P> {
         self.ungated.push((to, message));
     }
 
+    /// Sends a message that rests on nothing but the records of which [`Protocol::logged`] has told: it leaves once these are
+    /// durable. It may be lost, repeated and reordered.
+    pub fn send_logged(&mut self, to: Address, message: P::Message) {
+        self.of_logged.push((to, message));
+    }
+
     /// The sink of a reply, which leaves once everything persisted before is durable.
     #[inline]
     pub fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
+        *self.reveals = true;
+        self.replies.reply(id)
+    }
+
+    /// The sink of a reply that rests on nothing but the records of which [`Protocol::logged`] has told.
+    pub fn reply_logged(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.replies.reply(id)
     }
 

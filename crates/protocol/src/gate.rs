@@ -33,6 +33,11 @@ impl Gate {
         }
     }
 
+    /// Waits for groups up to this one only.
+    pub(crate) fn up_to(self, group: u64) -> Gate {
+        Gate { written: self.written.min(group), synced: self.synced.min(group) }
+    }
+
     /// True when everything it waits for is durable.
     #[inline]
     pub fn is_open(self, durable: Durable) -> bool {

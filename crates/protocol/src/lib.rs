@@ -22,7 +22,8 @@
 //!
 //! A message or a reply may reveal everything the replica had persisted before it. So it leaves only when those
 //! records are as durable as their class says ([`Durability`]). What vouches for nothing may pass
-//! ([`Outputs::send_now`]).
+//! ([`Outputs::send_now`]). While the log refuses records an instance may serve reads of what it has taken before: an answer
+//! that rests on nothing else waits for no more ([`Outputs::send_logged`], [`Outputs::reply_logged`], [`Unlogged`]).
 //!
 //! # The spool
 //!
@@ -53,6 +54,7 @@ mod replica;
 mod request;
 mod stream;
 mod timers;
+mod unlogged;
 
 pub use claim::{
     BranchClaim, Claim, CommitStamp, KeyEffect, SeenKey, SnapshotClaim, ThreadClaim, VectorClaim,
@@ -63,5 +65,6 @@ pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol,
 pub use gate::{Durable, Gate};
 pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use replica::{Mutant, Mutants, Packet, Replica};
-pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step, misconf};
+pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step, misconf, unlogged};
 pub use stream::Frame;
+pub use unlogged::Unlogged;

@@ -24,6 +24,11 @@ impl<P: Protocol> Packet<P> {
     pub fn can_wait(&self) -> bool {
         matches!(self, Packet::Datagram(message) if P::can_wait(message))
     }
+
+    /// See [`Protocol::is_read`].
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Packet::Datagram(message) if P::is_read(message))
+    }
 }
 
 impl<P: Protocol> Wire for Packet<P> {
@@ -86,6 +91,12 @@ pub struct Replica<P: Protocol> {
     held: VecDeque<(Gate, Held<P::Message>)>,
     gate: Gate,
     reply_gate: Gate,
+    /// The newest group of which the protocol knows that the log has it; what rests on no later one, and its gates.
+    logged: u64,
+    of_logged: Vec<(Address, P::Message)>,
+    held_of_logged: VecDeque<(Gate, Address, P::Message)>,
+    /// Replies since `begin_turn` may rest on all that was persisted.
+    reveals: bool,
     packets: Vec<(Address, Packet<P>)>,
     ungated: Vec<(Address, P::Message)>,
     spool: Vec<SpoolRequest>,
@@ -109,6 +120,10 @@ impl<P: Protocol> Replica<P> {
             held: VecDeque::new(),
             gate: Gate::OPEN,
             reply_gate: Gate::OPEN,
+            logged: 0,
+            of_logged: Vec::new(),
+            held_of_logged: VecDeque::new(),
+            reveals: true,
             packets: Vec::new(),
             ungated: Vec::new(),
             spool: Vec::new(),
@@ -170,6 +185,8 @@ impl<P: Protocol> Replica<P> {
             ungated: &mut self.ungated,
             timers: &mut self.timers,
             spool: &mut self.spool,
+            of_logged: &mut self.of_logged,
+            reveals: &mut self.reveals,
             replies,
         };
         let answer = react(&mut self.protocol, &mut out);
@@ -303,6 +320,7 @@ impl<P: Protocol> Replica<P> {
 
     /// The log has written this group and all before it.
     pub fn logged(&mut self, group: u64) {
+        self.logged = self.logged.max(group);
         let mut reached = None;
         while self.groups.front().is_some_and(|(number, _)| *number <= group) {
             reached = self.groups.pop_front();
@@ -330,7 +348,7 @@ impl<P: Protocol> Replica<P> {
         self.held.retain(|(gate, _)| gate.written <= written);
         // What was refused gates nothing that comes after.
         for gate in [&mut self.gate, &mut self.reply_gate] {
-            *gate = Gate { written: gate.written.min(written), synced: gate.synced.min(written) };
+            *gate = gate.up_to(written);
         }
         let undone = self.protocol.log_failed();
         // Records count on: the protocol has dropped those that were refused.
@@ -350,6 +368,16 @@ impl<P: Protocol> Replica<P> {
         self.reply_gate
     }
 
+    /// From now on replies count for `turn_gate`.
+    pub(crate) fn begin_turn(&mut self) {
+        self.reveals = false;
+    }
+
+    /// What replies since `begin_turn` wait for: no more than what the log has taken, if they rest on nothing else.
+    pub(crate) fn turn_gate(&self) -> Gate {
+        if self.reveals { self.reply_gate } else { self.reply_gate.up_to(self.logged) }
+    }
+
     /// Moves fresh outputs behind the gate, and releases what waits behind an open one. Called after `appended`
     /// and whenever the log became more durable.
     pub fn release(&mut self, now: Instant, durable: Durable) {
@@ -360,6 +388,13 @@ impl<P: Protocol> Replica<P> {
             }
         }
         let gate = if self.mutants.has(Mutant::Ungated) { Gate::OPEN } else { self.gate };
+        let of_logged = gate.up_to(self.logged);
+        self.held_of_logged.extend(self.of_logged.drain(..).map(|(to, message)| (of_logged, to, message)));
+        while let Some((_, to, message)) =
+            self.held_of_logged.pop_front_if(|(gate, ..)| gate.is_open(durable))
+        {
+            self.packets.push((to, Packet::Datagram(message)));
+        }
         let messages = self.fresh.drain(..).map(Held::Message);
         let fresh = messages.chain(self.fresh_frames.drain(..).map(|(to, frame)| Held::Frame(to, frame)));
         let (streams, packets) = (&mut self.streams, &mut self.packets);

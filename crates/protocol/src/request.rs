@@ -15,6 +15,19 @@ pub fn misconf() -> Error {
     )
 }
 
+/// What a read gets, while the log takes no records, that would show what it lacks: of this key, or of some one.
+pub fn unlogged(key: Option<&[u8]>) -> Error {
+    let what = match key {
+        Some(key) => format!("the newest write to key '{}'", String::from_utf8_lossy(key)),
+        None => "some write that this would show".to_owned(),
+    };
+    let text = format!(
+        "{what} is not durable: the log of this process cannot be written (disk full or I/O error, see the server's log); \
+         nothing was read; keys that the log has can be read; try again when the disk has room, or at another region"
+    );
+    Error::new(ErrorCode::Unavailable, text)
+}
+
 /// An operation on a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyedOperation<'a> {

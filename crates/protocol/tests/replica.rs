@@ -259,6 +259,33 @@ fn replies_do_not_wait_for_the_sync_of_what_messages_alone_tell_of() {
 }
 
 #[test]
+fn what_rests_on_logged_records_waits_for_no_others() {
+    let mut replica = replica(1, 1, 2);
+    let replies = &mut Nobody(ReplyBuf::new());
+    for group in [3, 4] {
+        replica.drive(replies, |_, out| out.persist(&7, Durability::Synced));
+        replica.appended(group);
+    }
+    replica.logged(3);
+    replica.drive(replies, |_, out| {
+        assert_eq!(out.persisted(), 2);
+        out.send(address(2), 1);
+        out.send_logged(address(2), 2);
+    });
+    let mut leave = |synced, written| {
+        replica.release(Instant(0), Durable { written, synced });
+        let said = replica.packets().map(|(_, packet)| match packet {
+            Packet::Datagram(message) => message,
+            Packet::Frame(frame) => panic!("{frame:?}"),
+        });
+        said.collect::<Vec<u64>>()
+    };
+    assert!(leave(2, 3).is_empty(), "what it rests on is not synced");
+    assert_eq!(leave(3, 3), [2]);
+    assert_eq!(leave(4, 4), [1]);
+}
+
+#[test]
 fn an_acknowledgement_waits_for_the_log_too() {
     let mut pair = Pair::new(1);
     tell(pair.replicas.get_mut(&1).expect("replica 1"), 1, at(0));

@@ -107,24 +107,28 @@ impl Connection {
     #[must_use]
     pub(crate) fn refuse(&mut self, output: &mut Vec<u8>, own: &[Range<usize>]) -> bool {
         let range = (self.gated - self.sent) as usize..output.len();
-        let replaced = refusal::replace(output, range, own).is_some();
+        let replaced = refusal::replace(output, range, own, refusal::UNDONE).is_some();
         self.gated = self.sent + output.len() as u64;
         replaced
     }
 
-    /// Replaces the held replies that tell of what was undone. Others stay, and wait until the log heals. False if that
-    /// cannot be done.
+    /// Replaces the held replies for which there is an error, by their gates and the groups up to which they tell of what is
+    /// undone. Others wait on. False if that cannot be done.
     #[must_use]
-    pub(crate) fn refuse_held(&mut self, output: &mut Vec<u8>, has_failed: impl Fn(u64) -> bool) -> bool {
+    pub(crate) fn refuse_held(
+        &mut self,
+        output: &mut Vec<u8>,
+        error_for: impl Fn(Gate, u64) -> Option<&'static [u8]>,
+    ) -> bool {
         let sent = self.sent;
         let relative = |range: &Range<u64>| (range.start - sent) as usize..(range.end - sent) as usize;
         for index in 0..self.held.len() {
             let held = &mut self.held[index];
-            if !has_failed(held.undoable) {
-                continue;
-            }
+            let Some(error) = error_for(held.gate, held.undoable) else { continue };
             let own: Vec<Range<usize>> = held.own.drain(..).map(|own| relative(&own)).collect();
-            let Some(len) = refusal::replace(output, relative(&held.replies), &own) else { return false };
+            let Some(len) = refusal::replace(output, relative(&held.replies), &own, error) else {
+                return false;
+            };
             (held.gate, held.undoable) = (Gate::OPEN, 0);
             let (old_end, end) = (held.replies.end, held.replies.start + len as u64);
             held.replies.end = end;
@@ -196,7 +200,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// What solo partitions did in a group that failed is undone; what replicas did waits until the log heals.
+    /// What solo partitions did in a group that failed is undone; what replicas did waits until the log heals, but not for
+    /// long.
     #[test]
     fn only_replies_of_what_was_undone_are_replaced() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -209,11 +214,17 @@ mod tests {
         connection.gate(&output, Vec::new(), Some(gate(5)), 5);
         output.extend_from_slice(b"+both\r\n");
         connection.gate(&output, Vec::new(), Some(gate(6)), 5);
-        assert!(connection.refuse_held(&mut output, |group| group == 5));
-        let text = String::from_utf8(output).expect("text");
+        let undone = |_, group| (group == 5).then_some(refusal::UNDONE);
+        assert!(connection.refuse_held(&mut output, undone));
+        let text = String::from_utf8(output.clone()).expect("text");
         let replies: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(replies[0], "+replicated");
         assert!(replies.len() == 3 && replies[1..].iter().all(|reply| reply.starts_with("-UNKNOWNOUTCOME")));
         assert_eq!(connection.gates().collect::<Vec<_>>(), [gate(5), Gate::OPEN, Gate::OPEN]);
+        let durable = Durable { written: 4, synced: 4 };
+        let kept = |gate: Gate, _| (!gate.is_open(durable)).then_some(refusal::KEPT);
+        assert!(connection.refuse_held(&mut output, kept));
+        assert!(output.starts_with(refusal::KEPT) && connection.gates().all(|gate| gate == Gate::OPEN));
+        assert_eq!(output.windows(15).filter(|text| text == b"-UNKNOWNOUTCOME").count(), 3);
     }
 }

@@ -18,7 +18,7 @@ use protocol::{Durable, Replica};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strict::solo::Solo;
 use types::{KeyspaceId, PartitionId};
 
@@ -51,6 +51,7 @@ pub(crate) struct Journal {
     failed: RwLock<Vec<u64>>,
     failures: AtomicU64,
     suspended: AtomicBool,
+    suspended_since: Mutex<Option<Instant>>,
     sync_wanted: Mutex<bool>,
     sync_condition: Condvar,
     /// How many groups were written and how many syncs done, for metrics.
@@ -75,6 +76,7 @@ impl Journal {
             failed: RwLock::new(Vec::new()),
             failures: AtomicU64::new(0),
             suspended: AtomicBool::new(false),
+            suspended_since: Mutex::new(None),
             sync_wanted: Mutex::new(false),
             sync_condition: Condvar::new(),
             groups: AtomicU64::new(0),
@@ -96,6 +98,12 @@ impl Journal {
     /// True while the log takes no records.
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Acquire)
+    }
+
+    /// For how long the log has taken no records.
+    pub(crate) fn refuses_for(&self) -> Option<Duration> {
+        let since = *self.suspended_since.lock();
+        since.filter(|_| self.is_suspended()).map(|since| since.elapsed())
     }
 
     /// A partition hears that the log is suspended before it does anything that would be undone. The caller holds its lock.
@@ -183,6 +191,7 @@ impl Journal {
                 shared.take_back();
                 self.failed.write().push(group.0);
                 self.failures.fetch_add(1, Ordering::Release);
+                *self.suspended_since.lock() = Some(Instant::now());
                 self.suspended.store(true, Ordering::Release);
             }
             Err(error) => failed(&error),

@@ -5,13 +5,24 @@ use resp::{ReplyLimits, ReplyParser};
 use std::ops::Range;
 
 /// What a command gets whose reply told of effects that were undone: its own, or others that it had read.
-const UNDONE: &[u8] =
+pub(crate) const UNDONE: &[u8] =
     b"-UNKNOWNOUTCOME the log could not be written (disk full or I/O error); what this reply told of \
     was not made durable and was undone, read before you retry\r\n";
 
-/// Replaces the replies in `range` of `output`, except those in `own`, which tell of the session only; returns how
+/// What a command gets whose reply rests on records that are kept until the log takes them, when that takes too long.
+pub(crate) const KEPT: &[u8] =
+    b"-UNKNOWNOUTCOME the log cannot be written (disk full or I/O error, see the server's log); what this reply \
+    told of becomes durable when it can, and is lost if the process ends before; make room on its disk, and read before \
+    you retry\r\n";
+
+/// Replaces the replies in `range` of `output`, except those in `own`, which tell of the session only, by `error`; returns how
 /// many bytes the range has now. `None` if the range is not whole replies, and then nothing has changed.
-pub(crate) fn replace(output: &mut Vec<u8>, range: Range<usize>, own: &[Range<usize>]) -> Option<usize> {
+pub(crate) fn replace(
+    output: &mut Vec<u8>,
+    range: Range<usize>,
+    own: &[Range<usize>],
+    error: &[u8],
+) -> Option<usize> {
     let limits =
         ReplyLimits { max_bulk_bytes: usize::MAX, max_line_bytes: usize::MAX, ..ReplyLimits::default() };
     let mut parser = ReplyParser::new(limits);
@@ -23,7 +34,7 @@ pub(crate) fn replace(output: &mut Vec<u8>, range: Range<usize>, own: &[Range<us
         if own.iter().any(|own| own.contains(&start)) {
             replacement.extend_from_slice(&output[start..start + len]);
         } else {
-            replacement.extend_from_slice(UNDONE);
+            replacement.extend_from_slice(error);
         }
         start += len;
     }
@@ -42,7 +53,7 @@ mod tests {
         let (from, to) = (8, output.len() - 7);
         let pong = 8 + 5 + 4 + 4 + 8;
         let own = vec![pong..pong + 7, to..to];
-        let len = replace(&mut output, from..to, &own).expect("whole replies");
+        let len = replace(&mut output, from..to, &own, UNDONE).expect("whole replies");
         let expected = [b"+first\r\n", UNDONE, UNDONE, b"+PONG\r\n", UNDONE, b"+last\r\n"].concat();
         assert_eq!(output, expected);
         assert_eq!(len, 3 * UNDONE.len() + 7);
@@ -51,7 +62,7 @@ mod tests {
     #[test]
     fn half_a_reply_is_noticed() {
         let mut output = b"+OK\r\n$5\r\nab".to_vec();
-        assert_eq!(replace(&mut output, 0..11, &[]), None);
+        assert_eq!(replace(&mut output, 0..11, &[], UNDONE), None);
         assert_eq!(output, b"+OK\r\n$5\r\nab");
     }
 }

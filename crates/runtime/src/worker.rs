@@ -5,7 +5,9 @@ mod replicated;
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
 use crate::host::{WorkerHost, answer};
+use crate::journal::Journal;
 use crate::process::{Process, WorkerHandle};
+use crate::refusal;
 use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
@@ -30,6 +32,8 @@ const EVENTS: usize = 1024;
 const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
 const KEPT_FOR_COMMIT: usize = 4 * 1024;
+/// How long replies wait for a log that refuses what they rest on.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(crate) struct Worker {
@@ -416,7 +420,12 @@ impl Worker {
         if let Some(journal) = &self.host.process.journal
             && journal.failures() != 0
         {
-            let replaced = connection.refuse_held(output, |group| journal.has_failed(group));
+            let is_late = journal.refuses_for().is_some_and(|refusing| refusing >= PATIENCE);
+            let replaced =
+                connection.refuse_held(output, |gate, undoable| match journal.has_failed(undoable) {
+                    true => Some(refusal::UNDONE),
+                    false => (is_late && gate.written > durable.written).then_some(refusal::KEPT),
+                });
             connection.closing |= !replaced;
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
@@ -457,6 +466,10 @@ impl Worker {
             let directory = process.options.data.as_deref();
             let mut cluster = process.cluster.lock();
             cluster.tick(process.now(), process.journal.as_ref(), directory);
+        }
+        if self.host.process.journal.as_ref().is_some_and(Journal::is_suspended) {
+            // What they hold may have waited for long enough.
+            std::mem::take(&mut self.holding).into_iter().for_each(|token| self.touch(token));
         }
         self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
         let threads = self.host.process.options.threads;

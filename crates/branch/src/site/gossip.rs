@@ -5,6 +5,7 @@ mod turns;
 
 use self::turns::{Backlog, Turn};
 use super::join::Asker;
+use super::logged::Recorded;
 use super::message::Present;
 use super::orphans::{Orphan, Orphans};
 use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
@@ -544,10 +545,12 @@ impl Site {
                         Orphan::Commit(commit) => {
                             let record = Record::Commit { commit: &commit, is_shared: false };
                             out.persist(&record, self.options.durability);
+                            self.note_recorded(Recorded::State(id), out);
                             self.keep(commit, now.instant);
                         }
                         Orphan::Value(state) => {
                             out.persist(&Record::Value { state: &state }, self.options.durability);
+                            self.note_recorded(Recorded::State(id), out);
                         }
                     }
                     waiting.extend(self.gossip.orphans.take(id));

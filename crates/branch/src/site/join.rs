@@ -12,6 +12,7 @@
 //! site is that site's whole State DAG, so that the others can say exactly what is lacking (`Greeting`); and the new site
 //! begins nothing above the heads that it got (Corrections 54).
 
+use super::logged::Recorded;
 use super::message::Thread;
 use super::{Message, Record, Site, Timer};
 use crate::StateId;
@@ -279,6 +280,7 @@ impl Site {
         if is_last {
             let states = self.keyspace.announce_ceiling();
             out.persist(&Record::Ceiling { states: &states }, self.options.durability);
+            self.note_recorded(Recorded::All, out);
             self.begin_serving(now, out);
             self.serve_held((now, random), out);
         }

@@ -12,7 +12,8 @@
 //! # Rooms
 //! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `join` a site without
 //! anything · `clients` what is remembered of a session ·
-//! `merging` heads that the site merges by itself · `handling` the merge handler · `gossip` the other sites · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
+//! `merging` heads that the site merges by itself · `handling` the merge handler · `gossip` the other sites ·
+//! `logged` reads while the log refuses records · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
 //! - What a reply or a message reveals is in the log before it leaves.
@@ -28,6 +29,7 @@ mod clients;
 mod gossip;
 mod handling;
 mod join;
+mod logged;
 mod merging;
 mod message;
 mod names;
@@ -49,6 +51,7 @@ use crate::{Commit, StateId};
 use claims::Claims;
 use clients::Clients;
 use gossip::Gossip;
+use logged::Recorded;
 pub(crate) use names::Named;
 use protocol::{Claim, Durability, Input, Now, Outputs};
 use std::collections::BTreeSet;
@@ -132,6 +135,7 @@ pub struct Site {
     collect_from: Instant,
     /// Where the log says that the shared thread reads.
     noted: Option<StateId>,
+    logged: logged::Logged,
     merging: merging::Progress,
 }
 
@@ -166,6 +170,7 @@ impl Site {
             collect_at: usize::MAX,
             collect_from: Instant::default(),
             noted: None,
+            logged: logged::Logged::default(),
             merging: merging::Progress::default(),
             claims: Claims::new(topology.sites[index].process, incarnation, options.claims),
             topology,
@@ -225,6 +230,10 @@ impl Site {
     /// A state was made here: it goes to the log and to the other sites.
     fn made(&mut self, commit: &Commit, is_shared: bool, now: Now, out: &mut Outputs<'_, Instance>) {
         out.persist(&Record::Commit { commit, is_shared }, self.options.durability);
+        self.note_recorded(Recorded::State(commit.id), out);
+        if is_shared {
+            self.note_recorded(Recorded::Standing(commit.id), out);
+        }
         self.gossip.offer(commit, out);
         self.keep(commit.clone(), now.instant);
         self.free_orphans_of(commit.id, now, out);
@@ -323,10 +332,10 @@ impl Site {
                 self.serve(join::Asker::Client(id), &request, (now, random), out);
             }
             Input::Request { id, request } => {
-                let mut reply = ReplyBuf::new();
+                let (mut reply, persisted) = (ReplyBuf::new(), out.persisted());
                 self.on_request(None, &request, (now, random), &mut reply, out);
                 if !reply.is_empty() {
-                    reply.replay(out.reply(id));
+                    reply.replay(self.sink_of(id, persisted, out));
                 }
             }
             Input::Message { from, message } => self.on_message(from, message, (now, random), out),
@@ -340,6 +349,10 @@ impl Site {
 
     fn on_timer(&mut self, timer: Timer, (now, random): (Now, &mut Rng), out: &mut Outputs<'_, Instance>) {
         match timer {
+            // They would have to be logged.
+            Timer::Repair | Timer::Collect | Timer::Merge if self.is_refusing() => {
+                out.arm(timer, now.instant + gossip::REPAIR_EVERY);
+            }
             Timer::Acknowledge => self.gossip.acknowledge(&self.keyspace, now.instant, out),
             Timer::Repair => {
                 self.gossip.repair(&mut self.keyspace, now.instant, self.options, out);

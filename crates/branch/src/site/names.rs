@@ -2,6 +2,7 @@
 //! committed on it (`BRANCH BEGIN ON name`), and, when its state is collected, with the state that took its place. Names
 //! are this site's own, and keep no state from being collected.
 
+use super::logged::Recorded;
 use super::{Record, Site};
 use crate::StateId;
 use crate::instance::Instance;
@@ -65,6 +66,7 @@ impl Site {
         }
         self.put_name(name, Some(state));
         out.persist(&Record::Name { name, state: Some(state) }, self.options.durability);
+        self.note_recorded(Recorded::Name, out);
         Ok(())
     }
 
@@ -75,6 +77,7 @@ impl Site {
         if is_known {
             self.put_name(name, None);
             out.persist(&Record::Name { name, state: None }, self.options.durability);
+            self.note_recorded(Recorded::Name, out);
         }
         Ok(is_known)
     }

@@ -169,6 +169,9 @@ impl Site {
 
     /// Writes down which moment a checkpoint shows, and which states have gone, on the disk: once partitions have forgotten them, they must not come back here.
     pub(super) fn note_moments(&mut self, out: &mut Outputs<'_, Instance>) {
+        if self.is_refusing() {
+            return;
+        }
         if let Some(mark) = self.marks.take_due() {
             out.persist(&Record::Mark { mark }, self.options.durability);
         }

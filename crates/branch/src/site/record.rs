@@ -1,5 +1,6 @@
 //! The log of a site, its checkpoints, and the way back (TARDiS 6.5).
 
+use super::logged::Recorded;
 use super::{SHARED, Site};
 use crate::collect::Gone;
 use crate::instance::Instance;
@@ -314,6 +315,9 @@ impl Site {
         if read != committed && read != self.noted {
             self.noted = read;
             out.persist(&Record::Standing { committed, read }, self.options.durability);
+            if let Some(standing) = read {
+                self.note_recorded(Recorded::Standing(standing), out);
+            }
         }
     }
 
@@ -341,6 +345,7 @@ impl Site {
                 self.keyspace.apply(&commit).map_err(|_| Malformed("a state without its parents"))?;
                 if is_shared {
                     self.keyspace.has_committed(SHARED, commit.id);
+                    self.logged.recover(commit.id);
                 }
                 self.keep(commit, now);
             }
@@ -371,6 +376,7 @@ impl Site {
                 }
                 if let Some(read) = read {
                     self.keyspace.has_read(SHARED, read);
+                    self.logged.recover(read);
                 }
             }
             6 => {

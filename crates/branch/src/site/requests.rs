@@ -98,7 +98,7 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<(), Error> {
         let (begin, end) = self.constraints(session);
-        let mut transaction = self.keyspace.begin(self.clients.thread(session), &begin)?;
+        let mut transaction = self.start(self.clients.thread(session), &begin)?;
         if watched && self.take_touched(session, &transaction, now) {
             self.keyspace.abort(transaction);
             reply.null_array();
@@ -117,6 +117,7 @@ impl Site {
         let end = client.and_then(|client| client.end.clone());
         let is_own = client.is_some_and(|client| client.is_own);
         let usual = if is_own { End::Serializability } else { self.options.local.end() };
+        let begin = begin.or_else(|| self.logged_standing(self.clients.thread(session)));
         (begin.unwrap_or_default(), end.unwrap_or(usual))
     }
 
@@ -129,6 +130,9 @@ impl Site {
         reply: &mut ReplyBuf,
     ) {
         let now_millis = now.wall.as_millis();
+        if let Some(error) = self.unlogged(transaction, step) {
+            return reply.error(&error);
+        }
         if self.keyspace.is_parted() && !matches!(step, Step::Key(_)) {
             return reply.error(&Error::err(
                 "KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB are not for branch keyspaces with record partitions yet;                  KEYSPACE DROP drops everything",
@@ -202,6 +206,9 @@ impl Site {
         (read_only, watched): (bool, bool),
         now: Instant,
     ) -> Result<StateId, Error> {
+        if self.is_refusing() && !read_only {
+            return Err(protocol::misconf());
+        }
         let (usual, end) = self.constraints(session);
         let (thread, begin) = (self.clients.thread(session), begin.unwrap_or(usual));
         let transaction = if read_only {
@@ -274,9 +281,13 @@ impl Site {
     ) -> Result<Committed, Error> {
         let mut open = self.take_open(session)?;
         let end = end.unwrap_or_else(|| open.end.clone());
-        if let Err(refusal) = self.keyspace.check_merge(&open.transaction, &end) {
+        let check = match open.transaction.is_merge() && self.is_refusing() {
+            true => Err(protocol::misconf()),
+            false => self.keyspace.check_merge(&open.transaction, &end).map_err(Error::from),
+        };
+        if let Err(refusal) = check {
             self.clients.of(session).open = Some(open);
-            return Err(refusal.into());
+            return Err(refusal);
         }
         if open.is_watched {
             // What comes between its read state and its commit counts too.
@@ -303,6 +314,11 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) -> Result<Committed, Error> {
         let is_shared = transaction.session == SHARED;
+        if transaction.written().next().is_some() && self.is_refusing() {
+            self.claims.ended(&self.keyspace.read_states(&transaction), None, &mut self.keyspace);
+            self.keyspace.abort(transaction);
+            return Err(protocol::misconf());
+        }
         let lacked = self.keyspace.kept().lacked_bytes();
         if transaction.written().next().is_some()
             && let Some(error) = (self.gossip.is_full(lacked, self.options.queue, now.instant))
@@ -354,7 +370,7 @@ impl Site {
 
     fn watch(&mut self, session: SessionId, keys: &[(&[u8], types::KeyHash)], now: Now) -> Result<(), Error> {
         let (begin, _) = self.constraints(session);
-        let transaction = self.keyspace.begin(self.clients.thread(session), &begin)?;
+        let transaction = self.start(self.clients.thread(session), &begin)?;
         for (key, _) in keys {
             let key = CompactKey::new(key);
             let watch = self.look(&transaction, key, now);

@@ -28,6 +28,11 @@ impl Site {
             return self.at(words, steps, (now, random), reply);
         }
         let command = format!("{} {}", words.upper().unwrap_or_default(), words.upper().unwrap_or_default());
+        let ends =
+            matches!(command.as_str(), "BRANCH COMMIT" | "MERGE COMMIT" | "BRANCH ABORT" | "MERGE ABORT");
+        if let Some(error) = self.why_not_all().filter(|_| !ends) {
+            return Err(error);
+        }
         match command.as_str() {
             "BRANCH BEGIN" => self.branch_begin(session, words, now, reply),
             "BRANCH COMMIT" | "MERGE COMMIT" => self.branch_commit(session, words, now, reply, out),

@@ -153,6 +153,28 @@ impl Protocol for Node {
         }
     }
 
+    fn is_read(message: &Message) -> bool {
+        matches!(message, Message::Get { .. })
+    }
+
+    fn logged(&mut self, records: u64) {
+        if let Node::Partition(partition) = self {
+            partition.on_logged(records);
+        }
+    }
+
+    fn log_refuses(&mut self) {
+        if let Node::Partition(partition) = self {
+            partition.set_refusing(true);
+        }
+    }
+
+    fn log_healed(&mut self) {
+        if let Node::Partition(partition) = self {
+            partition.set_refusing(false);
+        }
+    }
+
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         match self {
             Node::Partition(partition) => partition.checkpoint(cursor, chunk),

@@ -130,6 +130,13 @@ impl<S: Times> Node<S> {
         }
     }
 
+    fn set_refusing(&mut self, is_refusing: bool) {
+        match self {
+            Node::Partition(partition) => partition.set_refusing(is_refusing),
+            Node::Coordinator(coordinator) => coordinator.set_refusing(is_refusing),
+        }
+    }
+
     /// The replica, if it is one.
     pub fn as_partition(&self) -> Option<&Partition<S>> {
         match self {
@@ -174,6 +181,24 @@ impl<S: Times> Protocol for Node<S> {
             Node::Partition(partition) => partition.checkpoint(cursor, chunk),
             Node::Coordinator(_) => None,
         }
+    }
+
+    fn is_read(message: &Message<S>) -> bool {
+        matches!(message, Message::SliceReq { .. })
+    }
+
+    fn logged(&mut self, records: u64) {
+        if let Node::Partition(partition) = self {
+            partition.on_logged(records);
+        }
+    }
+
+    fn log_refuses(&mut self) {
+        self.set_refusing(true);
+    }
+
+    fn log_healed(&mut self) {
+        self.set_refusing(false);
     }
 
     fn spooled(&mut self, _: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {

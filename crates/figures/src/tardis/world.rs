@@ -177,6 +177,7 @@ impl<'s, D: Deployed> World<'s, D> {
             let replica = &mut machine.nodes[node];
             took += costs.record * count_records(replica.records());
             replica.appended(1);
+            replica.logged(1);
             replica.release(now.instant, Durable { written: u64::MAX, synced: u64::MAX });
             let worked = self.deployed.worked(replica.protocol(), &costs);
             // A site that joined the others began anew.

@@ -223,6 +223,7 @@ impl<'s, S: Times> World<'s, S> {
         react(node, now, &mut machine.random, &mut sink);
         let records = count_records(node.records());
         node.appended(1);
+        node.logged(1);
         node.release(now.instant, Durable { written: u64::MAX, synced: u64::MAX });
         let (from, deadline) = (node.node(), node.deadline());
         let packets: Vec<(Address, Packet<Node<S>>, u64)> =

@@ -129,9 +129,11 @@ impl<P: Protocol> Nodes<P> {
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
     ) {
+        self.hear_of_log(environment);
         let mut batch: Vec<_> =
             requests.drain(..).map(|(id, request)| Input::Request { id, request }).collect();
         if let Some(coordinator) = self.replicas.first_mut() {
+            coordinator.begin_turn();
             coordinator.step(turn.now, &mut batch, turn.random, turn.replies);
             log(self.keyspace, coordinator, environment);
         }
@@ -149,8 +151,25 @@ impl<P: Protocol> Nodes<P> {
         self.slots.iter().position(|mine| *mine == slot)
     }
 
+    /// Tells the instances when the log begins to refuse records, and when it takes them again.
+    fn hear_of_log(&mut self, environment: &dyn Environment) {
+        let refused_after = environment.is_suspended().then(|| environment.durable().written);
+        let did_refuse = std::mem::replace(&mut self.refused_after, refused_after).is_some();
+        match refused_after {
+            Some(written) if !did_refuse => {
+                for replica in &mut self.replicas {
+                    replica.logged(written);
+                    replica.protocol_mut().log_refuses();
+                }
+            }
+            None if did_refuse => self.protocols_mut().for_each(P::log_healed),
+            Some(_) | None => {}
+        }
+    }
+
     /// True while the log refuses what the replica has persisted. It says nothing until the log has it, so it hears
-    /// nothing either, and its timers wait: for the others it is as if its process paused, and nothing piles up.
+    /// nothing either but what asks for reads, and its timers wait: for the others it is as if its process paused, and nothing
+    /// piles up.
     fn is_silent(&self, index: usize) -> bool {
         self.refused_after.is_some_and(|written| !self.replicas[index].is_logged(written))
     }
@@ -167,11 +186,12 @@ impl<P: Protocol> Nodes<P> {
             return;
         }
         for index in 0..self.replicas.len() {
-            if self.is_silent(index) {
+            let (process, is_silent) = (self.process, self.is_silent(index));
+            if P::READS_ALONE && self.slots[index].partition.is_some() {
+                let is_heard = |packet: &Packet<P>| !is_silent || packet.is_read();
+                self.inboxes[index].retain(|(from, packet)| from.process == process && is_heard(packet));
+            } else if is_silent {
                 self.inboxes[index].clear();
-            } else if P::READS_ALONE && self.slots[index].partition.is_some() {
-                let process = self.process;
-                self.inboxes[index].retain(|(from, _)| from.process == process);
             }
         }
     }
@@ -193,7 +213,10 @@ impl<P: Protocol> Nodes<P> {
 
     /// See [`super::Hosted::pump`].
     pub(super) fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
-        self.refused_after = environment.is_suspended().then(|| environment.durable().written);
+        self.hear_of_log(environment);
+        if let Some(first) = self.replicas.first_mut() {
+            first.begin_turn();
+        }
         for index in 0..self.replicas.len() {
             let keeps_time = self.keeps_time(index);
             let replica = &mut self.replicas[index];
@@ -254,13 +277,14 @@ impl<P: Protocol> Nodes<P> {
 
     /// See [`super::Hosted::log_work`].
     pub(super) fn log_work(&self, durable: Durable) -> LogWork {
-        let gates = self.replicas.iter().map(Replica::gate).chain([self.reply_gate()]);
+        let replies = self.replicas.first().map(Replica::reply_gate);
+        let gates = self.replicas.iter().map(Replica::gate).chain(replies);
         gates.fold(LogWork::default(), |work, gate| work.and(LogWork::of(gate, durable)))
     }
 
-    /// What replies to clients wait for: only what serves them writes any.
+    /// What replies to clients since the last `submit` or `pump` wait for: only what serves them writes any.
     pub(super) fn reply_gate(&self) -> Gate {
-        self.replicas.first().map_or(Gate::OPEN, Replica::reply_gate)
+        self.replicas.first().map_or(Gate::OPEN, Replica::turn_gate)
     }
 
     /// The protocols, to look at.

@@ -2,19 +2,23 @@
 
 use super::*;
 use crate::model::{ClusterShape, RegionShape};
-use crate::{Durability, Input, NoReplies, Now, Outputs, Protocol};
+use crate::{Durability, Input, NoReplies, Now, Outputs, Protocol, Unlogged};
 use types::{Address, HashSeed, Incarnation, RegionId, ReplyBuf, ReplySink, Rng, SessionId};
 
-/// Asks others for each request; whoever is asked logs that and answers.
-struct Echo {
+/// Asks others for each request; whoever is asked logs that and answers. One that reads alone tells at once what it has logged.
+struct Echo<const ALONE: bool = false> {
     others: Vec<Address>,
     heard: Vec<u64>,
+    unlogged: Unlogged<u64>,
 }
 
 const ASK: u64 = 1;
 const ANSWER: u64 = 2;
+const READ: u64 = 3;
 
-impl Protocol for Echo {
+impl<const ALONE: bool> Protocol for Echo<ALONE> {
+    const READS_ALONE: bool = ALONE;
+
     type Message = u64;
     type Timer = ();
     type Record<'a> = u64;
@@ -22,12 +26,20 @@ impl Protocol for Echo {
     fn step(&mut self, _: Now, batch: &mut Vec<Input<'_, Self>>, _: &mut Rng, out: &mut Outputs<'_, Self>) {
         for input in batch.drain(..) {
             match input {
+                Input::Request { request: Request::Close { .. }, .. } => {
+                    self.others.iter().for_each(|other| out.send(*other, READ));
+                }
+                Input::Message { from, message: READ } => {
+                    let unlogged = self.unlogged.refused().count() as u64;
+                    out.send_logged(from.address(), 10 * (out.persisted() - unlogged));
+                }
                 Input::Request { id, .. } => {
                     out.reply(id).simple("OK");
                     self.others.iter().for_each(|other| out.send(*other, ASK));
                 }
                 Input::Message { from, message: ASK } => {
                     out.persist(&ASK, Durability::Written);
+                    self.unlogged.note(out.persisted(), ASK);
                     out.send(from.address(), ANSWER);
                     self.heard.push(ASK);
                 }
@@ -41,14 +53,30 @@ impl Protocol for Echo {
     fn checkpoint(&mut self, _: u64, _: &mut Vec<u8>) -> Option<u64> {
         None
     }
+
+    fn is_read(message: &u64) -> bool {
+        *message == READ
+    }
+
+    fn logged(&mut self, records: u64) {
+        self.unlogged.logged(records, drop);
+    }
+
+    fn log_refuses(&mut self) {
+        self.unlogged.set_refusing(true);
+    }
+
+    fn log_healed(&mut self) {
+        self.unlogged.set_refusing(false);
+    }
 }
 
-struct Quiet;
+struct Quiet<const ALONE: bool>;
 
-impl Hosting for Quiet {
-    type Protocol = Echo;
+impl<const ALONE: bool> Hosting for Quiet<ALONE> {
+    type Protocol = Echo<ALONE>;
 
-    fn state(&self, nodes: &Nodes<Echo>) -> Vec<String> {
+    fn state(&self, nodes: &Nodes<Echo<ALONE>>) -> Vec<String> {
         nodes.protocols().map(|node| format!("{:?}", node.heard)).collect()
     }
 }
@@ -107,6 +135,10 @@ fn address(process: u16, partition: u16) -> Address {
 
 /// The coordinator of process 1 with partition 0; partition 1 is on process 2.
 fn hosted() -> Box<dyn Hosted> {
+    hosted_as::<false>()
+}
+
+fn hosted_as<const ALONE: bool>() -> Box<dyn Hosted> {
     let regions = vec![RegionShape { name: "a".to_owned(), processes: vec![1, 2] }];
     let cluster = ClusterShape { seed: HashSeed(1), regions };
     let life = Life {
@@ -119,11 +151,11 @@ fn hosted() -> Box<dyn Hosted> {
         region_spill_bytes: 0,
     };
     let place = Place { cluster: &cluster, keyspace: KEYSPACE, life };
-    let echo = |others| Echo { others, heard: Vec::new() };
+    let echo = |others| Echo::<ALONE> { others, heard: Vec::new(), unlogged: Unlogged::default() };
     let others = vec![address(1, 0), address(2, 1)];
     let mut nodes = Nodes::new(&place, place.coordinator(), echo(others));
     assert!(nodes.host(address(1, 0), echo(Vec::new())) && !nodes.host(address(1, 0), echo(Vec::new())));
-    Box::new(HostedNodes::new(nodes, Quiet))
+    Box::new(HostedNodes::new(nodes, Quiet::<ALONE>))
 }
 
 #[test]
@@ -178,6 +210,35 @@ fn while_the_log_refuses_its_records_a_replica_hears_nothing_and_nothing_piles_u
     assert_eq!((world.groups, world.sent.len()), (1, 4), "the coordinator goes on");
     (world.is_suspended, world.durable.written) = (false, 1);
     assert_eq!(ask(&mut hosted, &mut world), ["[2]", "[1, 1]"]);
+}
+
+#[test]
+fn while_the_log_refuses_its_records_a_replica_that_reads_alone_hears_reads_and_tells_what_the_log_has() {
+    let (mut hosted, mut world, mut answers) = (hosted_as::<true>(), World::default(), Answers::default());
+    let mut random = Rng::with_seed(1);
+    let mut turn = Turn { now: Now::default(), random: &mut random, replies: &mut answers };
+    let session = SessionId(1);
+    let mut ask = |hosted: &mut Box<dyn Hosted>, world: &mut World, request: Request<'_>| {
+        hosted.submit(&mut vec![(RequestId(7), request)], world, &mut turn);
+        hosted.pump(world, &mut turn);
+        hosted.state()
+    };
+    ask(&mut hosted, &mut world, Request::Unwatch { session });
+    world.durable.written = 1;
+    assert_eq!(ask(&mut hosted, &mut world, Request::Unwatch { session }), ["[2]", "[1, 1]"]);
+    world.is_suspended = true;
+    for reads in 1..3 {
+        let told = format!("[2{}]", ", 10".repeat(reads));
+        let expected = vec![told, "[1, 1]".to_owned()];
+        assert_eq!(
+            ask(&mut hosted, &mut world, Request::Close { session }),
+            expected,
+            "one of two is logged"
+        );
+        assert_eq!(ask(&mut hosted, &mut world, Request::Unwatch { session }), expected, "no write is heard");
+    }
+    (world.is_suspended, world.durable.written) = (false, 2);
+    assert_eq!(ask(&mut hosted, &mut world, Request::Close { session })[0], "[2, 10, 10, 2, 20]");
 }
 
 #[test]

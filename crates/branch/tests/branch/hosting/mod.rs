@@ -1,4 +1,5 @@
 //! The model as a process knows it.
 
+mod full_log;
 mod options;
 mod placement;

@@ -24,7 +24,7 @@ use check::Checks;
 use collect::Lag;
 use expire::Expiry;
 use mvcc::{LossOptions, Remains, Store};
-use protocol::{Input, Now, Outputs};
+use protocol::{Input, Now, Outputs, Unlogged};
 use refill::Refill;
 use replicate::Equivalent;
 use replication::Outbox;
@@ -55,6 +55,9 @@ pub struct Partition {
     clock: HybridClock,
     /// The log promises that nothing is stamped up to here after a restart.
     promised: Timestamp,
+    /// The number of the last record, and the versions that the log does not have.
+    recorded: u64,
+    unlogged: Unlogged<Stamp>,
     store: Store<Stamp>,
     /// What puts that have not ended were answered.
     answered: Decisions<PutOutcome>,
@@ -116,6 +119,8 @@ impl Partition {
             life: Life::Recovering,
             clock: HybridClock::new(options.clock_bound),
             promised: Timestamp::ZERO,
+            recorded: 0,
+            unlogged: Unlogged::default(),
             store,
             answered: Decisions::default(),
             written,
@@ -256,6 +261,7 @@ impl Partition {
     /// Makes a version visible. What the cells hold already, from a checkpoint, is left out.
     fn show(&mut self, written: &Written) {
         let stamp = written.stamp;
+        self.unlogged.note(self.recorded, stamp);
         self.written.set(stamp.region, stamp.at.max(self.written.of(stamp.region)));
         if stamp <= Stamp::last_at(self.horizon) {
             return;
@@ -271,8 +277,9 @@ impl Partition {
         }
     }
 
-    fn persist(&self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
+    fn persist(&mut self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
         out.persist(record, self.options.durability);
+        self.recorded = out.persisted();
     }
 
     /// The equivalents that have said where they are to be sent on from.

@@ -19,7 +19,11 @@ impl Partition {
     ) {
         let Message::Get { id, round, version, now_millis, parts, whole } = message else { return };
         if version.is_some_and(|version| self.is_gone(&version)) {
-            return out.send(from, Message::GetResp { id, round, outcome: GetOutcome::VersionGone });
+            return self.answer(from, Message::GetResp { id, round, outcome: GetOutcome::VersionGone }, out);
+        }
+        if let Some(error) = self.unlogged(version, &parts, &whole) {
+            let outcome = GetOutcome::Refused { error };
+            return self.answer(from, Message::GetResp { id, round, outcome }, out);
         }
         let outcome = match self.get(version, now_millis, &parts, &whole, random) {
             Ok(got) => GetOutcome::Done { got },
@@ -27,7 +31,40 @@ impl Partition {
                 GetOutcome::Refused { error: Error::err(format!("a read holds a {malformed}")) }
             }
         };
-        out.send(from, Message::GetResp { id, round, outcome });
+        self.answer(from, Message::GetResp { id, round, outcome }, out);
+    }
+
+    /// While the log refuses records the answer shows what the log has, and leaves.
+    fn answer(&self, to: Address, message: Message, out: &mut Outputs<'_, Node>) {
+        match self.unlogged.is_refusing() {
+            true => out.send_logged(to, message),
+            false => out.send(to, message),
+        }
+    }
+
+    /// While the log refuses records: why a read is refused that would show a version that the log lacks. With this life it
+    /// might be lost.
+    fn unlogged(&self, version: Option<Entries>, parts: &[Part], whole: &[Whole]) -> Option<Error> {
+        for stamp in self.unlogged.refused() {
+            // What is below the horizon is in the values themselves; which keys it changed is not known any more.
+            if !whole.is_empty() || *stamp <= Stamp::last_at(self.horizon) {
+                return Some(protocol::unlogged(None));
+            }
+            let is_visible = version.is_none_or(|version| stamp.at <= version.of(stamp.region));
+            let shows = |part: &&Part| self.store.has_effect(self.store.hash(&part.key), &part.key, *stamp);
+            if is_visible && let Some(part) = parts.iter().find(shows) {
+                return Some(protocol::unlogged(Some(&part.key)));
+            }
+        }
+        None
+    }
+
+    pub(in crate::cops) fn on_logged(&mut self, records: u64) {
+        self.unlogged.logged(records, drop);
+    }
+
+    pub(in crate::cops) fn set_refusing(&mut self, is_refusing: bool) {
+        self.unlogged.set_refusing(is_refusing);
     }
 
     /// The state is collected, or, after a restart, not known to be complete (Corrections 46).

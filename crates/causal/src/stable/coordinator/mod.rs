@@ -73,6 +73,8 @@ pub struct Coordinator<S: Times> {
     settled: BTreeMap<Address, u64>,
     /// The newest stable times that it knows.
     stable: S,
+    /// The log of this process refuses records.
+    is_refusing: bool,
     /// Who may be asked for the stable times, in turn.
     homes: Vec<Address>,
     /// Who of them is asked.
@@ -137,6 +139,7 @@ impl<S: Times> Coordinator<S> {
             unsettled: BTreeSet::new(),
             settled: BTreeMap::new(),
             stable,
+            is_refusing: false,
             unanswered: 0,
             last_request: Instant::default(),
             received: BTreeMap::new(),

@@ -37,11 +37,17 @@ impl<S: Times> Coordinator<S> {
         received.reduce(S::oldest).unwrap_or_default()
     }
 
+    pub(in crate::stable) fn set_refusing(&mut self, is_refusing: bool) {
+        self.is_refusing = is_refusing;
+    }
+
     /// A snapshot whose entry of the own region is the coordinator's time, or the session's if that is later. What other sessions
     /// were given does not count: one of them may depend on a time that is far ahead.
     fn begun(&mut self, now: Now, session: SessionId, snapshot: S) -> S {
         let highest = self.thread(session).highest;
-        snapshot.begin(self.region, Timestamp::from_wall(now.wall).max(highest))
+        // While the log refuses records, partitions vouch for no time that it has not promised.
+        let clock = if self.is_refusing { Timestamp::ZERO } else { Timestamp::from_wall(now.wall) };
+        snapshot.begin(self.region, clock.max(highest))
     }
 
     /// The snapshot of a transaction of which nobody knows yet what it will ask for.

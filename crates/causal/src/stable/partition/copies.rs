@@ -145,7 +145,7 @@ impl<S: Times> Partition<S> {
     }
 
     /// Says nothing new: that the log takes it is what counts.
-    fn write_promise(&self, out: &mut Outputs<'_, Node<S>>) {
+    fn write_promise(&mut self, out: &mut Outputs<'_, Node<S>>) {
         let promise = Record::Promise { until: self.promised, observed: self.promised_sight };
         self.persist(&promise, out);
     }

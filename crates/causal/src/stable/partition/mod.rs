@@ -7,7 +7,7 @@
 //! the survivors agree on what counts of them, `spool` moves what waits long for other regions out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
 //! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed, `optimistic` is the
-//! freshest state that a partition has.
+//! freshest state that a partition has, `logged` what it answers while the log refuses records.
 
 mod accord;
 mod copies;
@@ -16,6 +16,7 @@ mod draw;
 mod evict;
 mod expire;
 mod inquire;
+mod logged;
 mod losses;
 #[cfg(debug_assertions)]
 mod mutants;
@@ -45,6 +46,7 @@ use datatypes::{Effect, key};
 use evict::Evictions;
 use expire::Expiry;
 use inquire::Inquiry;
+use logged::{Logged, Recorded};
 use mvcc::{LossOptions, Remains, Store};
 use protocol::{Input, Now, Outputs};
 use refill::{Refill, Told};
@@ -131,6 +133,7 @@ pub struct Partition<S: Times> {
     /// Everything of this region up to here is applied: the paper's own entry of the version vector.
     installed: Timestamp,
     promised: Timestamp,
+    logged: Logged<S::Depends>,
     /// The newest stable times that it knows.
     stable: S,
     /// The oldest snapshot that can still be read.
@@ -237,6 +240,7 @@ impl<S: Times> Partition<S> {
             outbox: spool::outbox(others, &options),
             installed: Timestamp::ZERO,
             promised: Timestamp::ZERO,
+            logged: Logged::default(),
             stable: S::default(),
             horizon: S::default(),
             oldest: Timestamp::ZERO,
@@ -476,6 +480,7 @@ impl<S: Times> Partition<S> {
     /// checkpoint or from a peer, is left out.
     fn store_effects(&mut self, stamp: Stamp<S::Depends>, effects: &[KeyEffects]) {
         self.stage_effects(stamp, effects);
+        self.note_recorded(Recorded::Effects(stamp));
         if stamp <= Stamp::last_at(self.horizon.whole()) {
             return;
         }
@@ -522,8 +527,9 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    fn persist(&self, record: &Record<'_, S::Depends>, out: &mut Outputs<'_, Node<S>>) {
+    fn persist(&mut self, record: &Record<'_, S::Depends>, out: &mut Outputs<'_, Node<S>>) {
         out.persist(record, self.options.durability);
+        self.logged.last = out.persisted();
     }
 
     fn hold(&mut self, id: TransactionId, pledges: &[Pledge]) {

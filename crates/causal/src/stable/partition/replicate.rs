@@ -6,6 +6,7 @@
 //! the one stream, so a heartbeat never overtakes the effects it vouches for. Only heartbeats raise the version
 //! vector: several transactions may share a commit timestamp.
 
+use super::logged::Recorded;
 use super::{Life, Outgoing, Partition, borrowed};
 use crate::stable::message::{KeyEffects, Message};
 use crate::stable::record::Record;
@@ -28,7 +29,7 @@ impl<S: Times> Partition<S> {
         self.store.refresh_some(REFRESHED);
         self.expire_some(now, out);
         let bound = self.publishable(now);
-        self.promise(bound, out);
+        let bound = self.promise(bound, out);
         self.installed = self.installed.max(bound);
         self.raise_watershed();
         let is_idle = self.participant.waiting().next().is_none();
@@ -100,20 +101,27 @@ impl<S: Times> Partition<S> {
         self.participant.bound(clock)
     }
 
-    /// What is published is below what the log promises: a restart stamps above it.
-    pub(super) fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node<S>>) {
+    /// What is published is below what the log promises: a restart stamps above it. Returns what of it may be published: all,
+    /// unless the log refuses records.
+    pub(super) fn promise(&mut self, bound: Timestamp, out: &mut Outputs<'_, Node<S>>) -> Timestamp {
+        if self.is_refusing() {
+            return bound.min(self.logged_bound());
+        }
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
             self.promised_sight = self.promised_sight.max(self.oldest);
             self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
             if !self.options.mutants.has(Mutant::HeardNotLogged) && !self.origins.is_empty() {
-                let received = self.origins.iter().map(|(origin, received)| (*origin, received.up_to));
-                self.persist(&Record::Heard { received: received.collect() }, out);
+                let received =
+                    self.origins.iter().map(|(origin, received)| (*origin, received.up_to)).collect();
+                self.persist(&Record::Heard { received }, out);
             }
+            self.note_recorded(Recorded::Promise(until));
             self.promised = until;
             self.tell_progress(out);
         }
+        bound
     }
 
     /// Sends a peer what it lacks of what has been applied, as far as there is room on the way. True if that was

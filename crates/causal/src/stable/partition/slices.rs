@@ -139,7 +139,7 @@ impl<S: Times> Partition<S> {
         let mut snapshot = snapshot;
         if fresh {
             let own = self.publishable(now);
-            self.promise(own, out);
+            let own = self.promise(own, out);
             snapshot = self.freshest(snapshot, own, &parts);
         }
         let forgotten = snapshot.whole() < self.horizon.whole();
@@ -147,6 +147,8 @@ impl<S: Times> Partition<S> {
         let is_answered = is_answered.into_iter().any(|mutant| self.options.mutants.has(mutant));
         let outcome = if forgotten && !is_answered {
             Outcome::TooOld
+        } else if let Some(error) = self.unlogged(snapshot, &parts, &whole) {
+            Outcome::Refused { error }
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
                 Ok(mut answers) => {
@@ -166,7 +168,7 @@ impl<S: Times> Partition<S> {
                 }
             }
         };
-        out.send(from, Message::SliceResp { id, round, outcome });
+        self.answer(from, Message::SliceResp { id, round, outcome }, out);
     }
 
     fn slice(

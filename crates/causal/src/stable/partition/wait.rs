@@ -7,7 +7,7 @@
 //! `Options::applied_reads` says so. Where a snapshot shows what may not have been received (POCC), a read waits for that, too.
 
 use super::Partition;
-use crate::stable::message::Message;
+use crate::stable::message::{Message, Outcome};
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::hosted::Waits;
 use protocol::{Now, Outputs};
@@ -121,7 +121,7 @@ impl<S: Times> Partition<S> {
             true => self.installed,
             false => self.publishable(now),
         };
-        self.promise(bound, out);
+        let bound = self.promise(bound, out);
         S::installed(bound, crate::stable::oldest_of(self.received()))
     }
 
@@ -148,6 +148,12 @@ impl<S: Times> Partition<S> {
             || (self.is_decided(now, needed, out) && self.has_received(snapshot))
         {
             return Some(request);
+        }
+        if let (Message::SliceReq { id, round, .. }, true) = (&request, self.is_refusing()) {
+            // What it waits for would have to be logged.
+            let (id, round, outcome) = (*id, *round, Outcome::Refused { error: protocol::unlogged(None) });
+            self.answer(from, Message::SliceResp { id, round, outcome }, out);
+            return None;
         }
         self.waiting.waits.waited += 1;
         self.waiting.hold(needed, from, request, now.instant);
