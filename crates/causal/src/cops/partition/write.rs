@@ -46,6 +46,9 @@ impl Partition {
                 Err(error) => PutOutcome::Refused { error },
             },
         };
+        if !matches!(&outcome, PutOutcome::Done { put } if put.at.is_some()) {
+            self.confirm(out);
+        }
         out.send(from, Message::PutResp { id, outcome });
     }
 
