@@ -23,8 +23,8 @@ def lose(cluster: Cluster, name: str) -> None:
     shutil.rmtree(data_of(cluster, name))
 
 
-def partitions(client: redis.Redis) -> list[str]:
-    reply = client.execute_command("KEYSPACE", "INFO", "default")
+def partitions(client: redis.Redis, keyspace: str = "default") -> list[str]:
+    reply = client.execute_command("KEYSPACE", "INFO", keyspace)
     about = dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply
     return about["partitions_here"]
 

@@ -17,19 +17,21 @@ from test_histories import bench, finish
 SERVES_AGAIN = 5.0
 
 
-def copies(cluster: Cluster, name: str) -> list[str]:
+def copies(cluster: Cluster, name: str, keyspace: str) -> list[str]:
     with cluster[name].client() as client:
-        return partitions(client)
+        return partitions(client, keyspace)
 
 
-def leader(cluster: Cluster, partition: int, region: str = "a", without: tuple = ()) -> str:
+def leader(
+    cluster: Cluster, partition: int, region: str = "a", without: tuple = (), keyspace: str = "default"
+) -> str:
     """The process that leads a partition, once there is one."""
     found = []
 
     def leads() -> bool:
         names = [f"{region}/{process}" for process in (1, 2, 3)]
         alive = [name for name in names if name not in without]
-        states = {name: copies(cluster, name) for name in alive}
+        states = {name: copies(cluster, name, keyspace) for name in alive}
         found[:] = [
             name
             for name, of in states.items()
@@ -44,9 +46,9 @@ def leader(cluster: Cluster, partition: int, region: str = "a", without: tuple =
 class Writer(threading.Thread):
     """Writes key after key and counter after counter; remembers what was acknowledged, and when."""
 
-    def __init__(self, cluster: Cluster, name: str, number: int):
+    def __init__(self, cluster: Cluster, name: str, number: int, keyspace: str = "default"):
         super().__init__(daemon=True)
-        self.node, self.number = cluster[name], number
+        self.node, self.number, self.keyspace = cluster[name], number, keyspace
         self.acknowledged: list[str] = []
         self.sums = {f"sum:{number}:{place}": 0 for place in range(8)}
         self.unknown = {key: 0 for key in self.sums}
@@ -56,7 +58,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         count = 0
-        with self.node.client() as client:
+        with self.node.session(self.keyspace) as client:
             while not self.stopping.is_set():
                 count += 1
                 key, total = f"kept:{self.number}:{count}", f"sum:{self.number}:{count % 8}"
@@ -191,6 +193,90 @@ def test_a_history_with_killed_leaders_is_transactionally_causal(regions, option
     command = [laboratory(), "check", str(history), "--model", "transactional-causal", "--json"]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120).stdout)
     assert report["ok"] and report["transactions"] > 24, report
+
+
+PAIRS = 6
+
+
+class Pairs(threading.Thread):
+    """A session that writes two keys one after the other, the second only when the first was acknowledged; pair after pair."""
+
+    def __init__(self, cluster: Cluster, name: str, keyspace: str):
+        super().__init__(daemon=True)
+        self.node, self.keyspace = cluster[name], keyspace
+        self.stopping, self.torn, self.seen = threading.Event(), [], 0
+
+    def run(self) -> None:
+        with self.node.session(self.keyspace) as client:
+            count = 0
+            while not self.stopping.is_set():
+                count += 1
+                try:
+                    self.step(client, count)
+                except redis.exceptions.ResponseError:
+                    time.sleep(0.01)
+
+    def step(self, client: redis.Redis, count: int) -> None:
+        client.set(f"before:{count % PAIRS}", count)
+        client.set(f"after:{count % PAIRS}", count)
+        time.sleep(0.002)
+
+    def end(self) -> None:
+        self.stopping.set()
+        self.join(60)
+
+
+class Watcher(Pairs):
+    """Reads the second key of a pair, then the first: it must be as new."""
+
+    def step(self, client: redis.Redis, count: int) -> None:
+        after = int(client.get(f"after:{count % PAIRS}") or 0)
+        before = int(client.get(f"before:{count % PAIRS}") or 0)
+        self.seen = max(self.seen, after)
+        if before < after:
+            self.torn.append((before, after))
+
+
+@pytest.fixture(scope="module")
+def protocols():
+    """Two regions of three processes, with a copied keyspace of each protocol that shows writes before they are stable."""
+    with Cluster(2, 3) as cluster:
+        with cluster["a/1"].client() as client:
+            for keyspace, *options in (("pocc",), ("cops",), ("gt", "TRANSACTIONS", "on")):
+                protocol = "pocc" if keyspace == "pocc" else "cops"
+                create = ("KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PROTOCOL", protocol, "COPIES", "3")
+                client.execute_command(*create, "PARTITIONS", "2", *options)
+        yield cluster
+
+
+@pytest.mark.parametrize("keyspace", ["pocc", "cops", "gt"])
+def test_writes_and_their_causal_order_go_on_when_a_leader_is_killed(protocols, keyspace):
+    cluster = protocols
+    first = leader(cluster, 0, keyspace=keyspace)
+    others = [f"a/{process}" for process in (1, 2, 3) if f"a/{process}" != first]
+    writers = [Writer(cluster, name, number, keyspace) for number, name in enumerate([others[0], "b/1"])]
+    pairs = Pairs(cluster, others[0], keyspace)
+    watchers = [Watcher(cluster, name, keyspace) for name in (others[1], "b/2")]
+    threads = [*writers, pairs, *watchers]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    cluster.do(f"kill {first}")
+    time.sleep(2.5)
+    for thread in threads:
+        thread.end()
+    for writer in writers:
+        assert len(writer.times) > 20, writer.failed[:3]
+        assert writer.gap() < SERVES_AGAIN, (writer.node.name, writer.gap())
+    for watcher in watchers:
+        assert watcher.seen > 20 and not watcher.torn, (watcher.node.name, watcher.seen, watcher.torn[:3])
+    for name in (others[0], "b/2"):
+        with cluster[name].session(keyspace) as client:
+            wait_until(lambda: has_everything(client, writers))
+    cluster.do(f"restart {first}")
+    with cluster[first].session(keyspace) as back:
+        wait_until(lambda: has_everything(back, writers))
+    wait_until(lambda: all("follows" in state or "leads" in state for state in copies(cluster, first, keyspace)))
 
 
 def test_copies_are_chosen_with_the_keyspace():

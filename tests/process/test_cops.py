@@ -36,10 +36,7 @@ def test_the_region_says_which_protocol_it_has(regions):
 
 @pytest.mark.parametrize(
     "options, reason",
-    [
-        (("REPLICAS", "2"), "every partition in every region"),
-        (("COPIES", "3"), "no copies yet"),
-    ],
+    [(("REPLICAS", "2"), "every partition in every region"), (("COPIES", "3"), "3 copies need as many processes")],
 )
 def test_options_that_do_not_fit_are_refused(regions, options, reason):
     with regions["a/1"].client() as client:

@@ -16,4 +16,5 @@ protocol::compile_here! {
     PARIS: paris::Node,
     POCC: pocc::Node,
     COPS: cops::Node,
+    COPS_COPIES: replication::copies::Node<cops::Node>,
 }

@@ -1,5 +1,6 @@
 //! All integration tests of the crate, in one binary: each further one would link the same crates again.
 
+mod copies;
 mod cops;
 mod hosting;
 mod model;

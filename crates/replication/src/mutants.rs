@@ -10,6 +10,8 @@ pub enum Mutant {
     SaidBeforeCommitted,
     /// A deposed leader keeps its state when other entries took the place of its own.
     StateKept,
+    /// A leader answers what only the present one may answer without asking a quorum whether it leads.
+    ReadsUnconfirmed,
 }
 
 /// The bug of a member, or none.

@@ -52,10 +52,10 @@ mod world;
 pub use checker::Violation;
 pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Setting, Standing};
 pub use deployments::{
-    BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CopsDeployment, CureDeployment,
-    HybridCureDeployment, LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment, PoccDeployment,
-    SoloDeployment, TapirDeployment, TardisDeployment, UncoordinatedDeployment, WrenCopiesDeployment,
-    WrenDeployment,
+    BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CopsCopiesDeployment, CopsDeployment,
+    CureDeployment, HybridCureDeployment, LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment,
+    PoccCopiesDeployment, PoccDeployment, SoloDeployment, TapirDeployment, TardisDeployment,
+    UncoordinatedDeployment, WrenCopiesDeployment, WrenDeployment,
 };
 pub use faults::{Feature, Swarm};
 pub use finale::{Run, simulate};

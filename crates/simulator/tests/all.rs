@@ -2,12 +2,14 @@
 
 mod baselines;
 mod cops;
+mod cops_copies;
 mod evictions;
 mod locking;
 mod mistakes;
 mod paris;
 mod paris_copies;
 mod pocc;
+mod pocc_copies;
 mod primary_backup;
 mod scripts;
 mod shrinking;

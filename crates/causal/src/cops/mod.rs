@@ -35,6 +35,7 @@
 //! ```
 
 mod coordinator;
+mod copied;
 mod dependencies;
 mod message;
 mod mutants;
@@ -109,6 +110,14 @@ impl Node {
         match self {
             Node::Partition(_) => Vec::new(),
             Node::Coordinator(coordinator) => coordinator.take_claims(),
+        }
+    }
+
+    /// What a replica has written of its region's versions since the last call, in its log's order; see [`Options::claims`].
+    pub fn take_written(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+        match self {
+            Node::Partition(partition) => partition.take_versions(),
+            Node::Coordinator(_) => Vec::new(),
         }
     }
 

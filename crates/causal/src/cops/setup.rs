@@ -40,6 +40,8 @@ pub struct Options {
     pub piece_bytes: usize,
     /// For how long who gives keeps what a silent taker may still ask for, and who takes waits for the next piece.
     pub transfer_patience: Duration,
+    /// True if a partition is kept by several processes of its region.
+    pub copied: bool,
     /// True if coordinators shall claim what their requests saw and did, for checkers.
     pub claims: bool,
     /// Deliberate mistakes.
@@ -63,6 +65,7 @@ impl Default for Options {
             accept_loss: false,
             piece_bytes: 64 << 10,
             transfer_patience: Duration::from_secs(10),
+            copied: false,
             claims: false,
             mutants: Mutants::default(),
         }

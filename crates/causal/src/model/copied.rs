@@ -1,9 +1,9 @@
 //! What a process is told of partitions that several processes of a region keep, as groups of copies.
 
-use super::hosting::{Evicting, backlog, lag, partition_state};
+use super::hosting::{Evicting, Kept, Made, made};
 use super::options::Options;
 use super::placement::{groups, topology};
-use crate::stable::{self, Message, Node, Times};
+use crate::stable::{self, Times, Topology};
 use protocol::Durability;
 use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn};
 use protocol::model::StoredOptions;
@@ -12,55 +12,65 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use types::{Address, PartitionId, Slot, WallTime};
 
-/// A copy, or the way to copies elsewhere.
-type Copies<S> = copies::Node<Node<S>>;
-
 /// The instances of a keyspace in a process, each partition of a region on several processes.
 pub fn host_copies<S: Times>(
     options: &Options,
     set_up: stable::Options,
     place: &Place<'_>,
 ) -> Box<dyn Hosted> {
-    let (topology, groups, life) = (topology(options, place), groups(options, place), place.life);
-    let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
+    let topology = topology(options, place);
     // What a copy says waits for the group's log, however durable that is at each of them.
     let set_up = stable::Options { durability: Durability::Written, copied: true, ..set_up };
+    host_groups(options, &topology, place, made::<S>(&topology, place, set_up))
+}
+
+/// The same, whatever the protocol.
+pub(super) fn host_groups<N: Kept>(
+    options: &Options,
+    topology: &Topology,
+    place: &Place<'_>,
+    made: Made<N, impl Fn(u16) -> N>,
+) -> Box<dyn Hosted> {
+    let (groups, life) = (groups(options, place), place.life);
+    let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
     let at = place.coordinator();
-    let coordinator =
-        Node::<S>::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
-    let guest = Copies::guest(at.at(life.incarnation), coordinator, groups.clone());
+    let guest = copies::Node::guest(at.at(life.incarnation), made.coordinator, groups.clone());
     let mut nodes = Nodes::new(place, at, guest);
     for (partition, group) in topology.held(life.region) {
         if groups.members(group).iter().any(|member| member.process == life.process) {
             let at = Address { process: life.process, slot: group.slot };
-            let node = Node::partition(topology.clone(), life.region, partition, set_up);
-            nodes.host(at, Copies::member(at.at(life.incarnation), node, groups.clone(), of_group));
+            let node = (made.partition)(partition);
+            nodes.host(at, copies::Node::member(at.at(life.incarnation), node, groups.clone(), of_group));
         }
     }
-    Box::new(HostedNodes::new(nodes, CopyHosting::<S> { evicting: Evicting::new(place), of: PhantomData }))
+    let hosting = CopyHosting::<N> { evicting: Evicting::new(place), of: PhantomData };
+    Box::new(HostedNodes::new(nodes, hosting))
 }
 
-struct CopyHosting<S> {
+struct CopyHosting<N> {
     evicting: Evicting,
-    of: PhantomData<fn() -> S>,
+    of: PhantomData<fn() -> N>,
 }
 
-fn members<S: Times>(nodes: &Nodes<Copies<S>>) -> impl Iterator<Item = &Member<Node<S>>> {
+/// A copy, or the way to copies elsewhere.
+type Copies<N> = copies::Node<N>;
+
+fn members<N: Kept>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &Member<N>> {
     nodes.protocols().filter_map(copies::Node::as_member)
 }
 
 /// The instances that serve here: the coordinator, and the partitions whose groups are led here.
-fn led<S: Times>(nodes: &Nodes<Copies<S>>) -> impl Iterator<Item = &Node<S>> + Clone {
-    let serves = |node: &&Copies<S>| node.as_member().is_none_or(Member::is_leader);
+fn led<N: Kept>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &N> + Clone {
+    let serves = |node: &&Copies<N>| node.as_member().is_none_or(Member::is_leader);
     nodes.protocols().filter(serves).map(copies::Node::protocol)
 }
 
 /// Tells the instance that one of the nodes here speaks for; of a group by the group's address.
-fn tell<S: Times>(
-    nodes: &mut Nodes<Copies<S>>,
+fn tell<N: Kept>(
+    nodes: &mut Nodes<Copies<N>>,
     to: Slot,
     group: Option<Address>,
-    message: Message<S>,
+    message: N::Message,
     turn: &mut Turn<'_>,
 ) {
     let Some(from) = nodes.speaker() else { return };
@@ -68,56 +78,55 @@ fn tell<S: Times>(
     nodes.tell(to, Copies::said(from, address, message), turn);
 }
 
-impl<S: Times> Hosting for CopyHosting<S> {
-    type Protocol = Copies<S>;
+impl<N: Kept> Hosting for CopyHosting<N> {
+    type Protocol = Copies<N>;
 
-    fn is_complete(&self, nodes: &Nodes<Copies<S>>) -> bool {
+    fn is_complete(&self, nodes: &Nodes<Copies<N>>) -> bool {
         members(nodes).all(|member| !member.is_lacking())
     }
 
-    fn backlog(&self, nodes: &Nodes<Copies<S>>) -> Backlog {
-        backlog(led(nodes))
+    fn backlog(&self, nodes: &Nodes<Copies<N>>) -> Backlog {
+        N::backlog(led(nodes))
     }
 
-    fn lag(&self, nodes: &Nodes<Copies<S>>, wall: WallTime) -> Option<Lag> {
-        Some(lag(led(nodes), wall))
+    fn lag(&self, nodes: &Nodes<Copies<N>>, wall: WallTime) -> Option<Lag> {
+        Some(N::lag(led(nodes), wall))
     }
 
-    fn state(&self, nodes: &Nodes<Copies<S>>) -> Vec<String> {
+    fn state(&self, nodes: &Nodes<Copies<N>>) -> Vec<String> {
         members(nodes).map(copy_state).collect()
     }
 
     /// Those that lead are told, again and again until their logs have it.
     fn configure(
         &mut self,
-        nodes: &mut Nodes<Copies<S>>,
+        nodes: &mut Nodes<Copies<N>>,
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = self.evicting.news(led(nodes), options)? else { return Ok(false) };
-        let group_of =
-            |member: &Member<Node<S>>| Some((member.protocol().as_partition()?.index(), member.group()));
+        let Some(news) = N::news(&self.evicting, led(nodes), options)? else { return Ok(false) };
+        let group_of = |member: &Member<N>| Some((member.protocol().index()?, member.group()));
         let led_here = members(nodes).filter(|member| member.is_leader());
         let groups: BTreeMap<u16, Address> = led_here.filter_map(group_of).collect();
         let keyspace = nodes.keyspace();
         if news.coordinator {
-            tell(nodes, Slot::coordinator(keyspace), None, news.message(), turn);
+            tell(nodes, Slot::coordinator(keyspace), None, news.message.clone(), turn);
         }
         for partition in &news.partitions {
             let slot = Slot::replica(keyspace, PartitionId(*partition));
-            tell(nodes, slot, groups.get(partition).copied(), news.message(), turn);
+            tell(nodes, slot, groups.get(partition).copied(), news.message.clone(), turn);
         }
         Ok(true)
     }
 }
 
 /// A copy of a partition in words.
-fn copy_state<S: Times>(member: &Member<Node<S>>) -> String {
-    let Some(partition) = member.protocol().as_partition() else { return String::new() };
-    let ((own, all), index) = (member.number(), partition.index());
+fn copy_state<N: Kept>(member: &Member<N>) -> String {
+    let Some(index) = member.protocol().index() else { return String::new() };
+    let (own, all) = member.number();
     let copy = own + 1;
     if member.is_leader() {
-        return format!("{}; copy {copy} of {all} leads", partition_state(partition));
+        return format!("{}; copy {copy} of {all} leads", member.protocol().state());
     }
     let what = match (member.is_lacking(), member.leader()) {
         (true, _) => "takes the state of another one".to_owned(),

@@ -1,55 +1,58 @@
-//! What a process is told of partitions of COPS, each on one process of a region.
+//! What a process is told of partitions of COPS.
 
-use super::hosting::age_ms;
+use super::copied::host_groups;
+use super::hosting::{Evicting, Eviction, Kept, Made, age_ms, host_each};
 use super::options::Options;
 use super::placement::topology;
-use crate::cops::{self, Node, Partition};
-use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place};
+use crate::cops::{self, Message, Node, Partition};
+use protocol::Durability;
+use protocol::hosted::{Backlog, Hosted, Lag, Place};
+use protocol::model::StoredOptions;
 use types::WallTime;
 
-/// How nodes are set up in a process.
+/// How nodes are set up in a process. What a copy says waits for the group's log, however durable that is at each of them.
 fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
-    let standard = cops::Options::default();
+    let (copied, standard) = (options.is_copied(), cops::Options::default());
     cops::Options {
         transactions: options.transactions,
-        durability: place.life.durability,
+        durability: if copied { Durability::Written } else { place.life.durability },
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
+        copied,
         ..standard
     }
 }
 
 /// The instances of a keyspace in a process.
 pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
-    let (topology, life) = (topology(options, place), place.life);
-    let set_up = set_up(options, place);
-    let coordinator =
-        Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
-    let mut nodes = Nodes::new(place, place.coordinator(), coordinator);
-    for (partition, address) in topology.held(life.region) {
-        if address.process == life.process {
-            nodes.host(address, Node::partition(topology.clone(), life.region, partition, set_up));
-        }
+    let (topology, life, set_up) = (topology(options, place), place.life, set_up(options, place));
+    let (process, incarnation) = (life.process, life.incarnation);
+    let made = Made {
+        coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),
+        partition: |partition| Node::partition(topology.clone(), life.region, partition, set_up),
+    };
+    match options.is_copied() {
+        true => host_groups(options, &topology, place, made),
+        false => host_each(&topology, place, made),
     }
-    Box::new(HostedNodes::new(nodes, CopsHosting))
 }
 
-struct CopsHosting;
-
-fn partitions(nodes: &Nodes<Node>) -> impl Iterator<Item = &Partition> {
-    nodes.protocols().filter_map(Node::as_partition)
-}
-
-impl Hosting for CopsHosting {
-    type Protocol = Node;
-
-    fn is_complete(&self, nodes: &Nodes<Node>) -> bool {
-        partitions(nodes).all(Partition::is_serving)
+impl Kept for Node {
+    fn index(&self) -> Option<u16> {
+        self.as_partition().map(Partition::index)
     }
 
-    fn backlog(&self, nodes: &Nodes<Node>) -> Backlog {
-        partitions(nodes).fold(Backlog::default(), |backlog, partition| {
+    fn is_complete(&self) -> bool {
+        self.as_partition().is_none_or(Partition::is_serving)
+    }
+
+    fn state(&self) -> String {
+        self.as_partition().map(state).unwrap_or_default()
+    }
+
+    fn backlog<'n>(nodes: impl Iterator<Item = &'n Self>) -> Backlog {
+        nodes.filter_map(Node::as_partition).fold(Backlog::default(), |backlog, partition| {
             let (listed, dropped) = partition.listed_conflicts();
             Backlog {
                 queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
@@ -60,18 +63,24 @@ impl Hosting for CopsHosting {
         })
     }
 
-    fn lag(&self, nodes: &Nodes<Node>, wall: WallTime) -> Option<Lag> {
+    fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag {
         let mut lag = Lag::default();
-        for (region, at) in partitions(nodes).flat_map(Partition::written_of_regions) {
+        let partitions = nodes.filter_map(Node::as_partition);
+        for (region, at) in partitions.flat_map(Partition::written_of_regions) {
             let behind = lag.regions.entry(region.to_owned()).or_default();
             *behind = age_ms(at, wall).max(*behind);
         }
         lag.snapshot_ms = lag.regions.values().copied().max().unwrap_or(0);
-        Some(lag)
+        lag
     }
 
-    fn state(&self, nodes: &Nodes<Node>) -> Vec<String> {
-        partitions(nodes).map(state).collect()
+    /// No region is evicted.
+    fn news<'n>(
+        _: &Evicting,
+        _: impl Iterator<Item = &'n Self> + Clone,
+        _: &StoredOptions,
+    ) -> Result<Option<Eviction<Message>>, String> {
+        Ok(None)
     }
 }
 

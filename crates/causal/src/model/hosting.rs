@@ -2,11 +2,57 @@
 
 use super::options::Options;
 use super::placement::topology;
-use crate::stable::{self, Coordinator, Message, Node, Partition, Times};
+use crate::stable::{self, Coordinator, Message, Node, Partition, Times, Topology};
 use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn, Waits};
 use protocol::model::{ClusterShape, StoredOptions, read};
+use replication::copies::Copied;
 use std::marker::PhantomData;
 use types::{PartitionId, RegionId, Slot, Timestamp, WallTime};
+
+/// What hosting asks of a protocol's nodes: replicas of partitions, and coordinators.
+pub(super) trait Kept: Copied<Message: Clone + Send, Timer: Send> + Send {
+    /// The number of a replica's partition.
+    fn index(&self) -> Option<u16>;
+
+    /// True of a coordinator, and of a replica that lacks nothing.
+    fn is_complete(&self) -> bool;
+
+    /// A replica in words.
+    fn state(&self) -> String;
+
+    /// What replicas keep for other regions.
+    fn backlog<'n>(nodes: impl Iterator<Item = &'n Self>) -> Backlog;
+
+    /// How old is what these nodes know of other regions.
+    fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag;
+
+    /// Who of these nodes has not heard of regions that are gone for good.
+    fn news<'n>(
+        evicting: &Evicting,
+        nodes: impl Iterator<Item = &'n Self> + Clone,
+        options: &StoredOptions,
+    ) -> Result<Option<Eviction<Self::Message>>, String>;
+}
+
+/// How the nodes of a keyspace are made in a process: its coordinator, and replicas by the number of their partition.
+pub(super) struct Made<C, P> {
+    pub(super) coordinator: C,
+    pub(super) partition: P,
+}
+
+/// How those of the protocols of stable snapshots are made.
+pub(super) fn made<S: Times>(
+    topology: &Topology,
+    place: &Place<'_>,
+    set_up: stable::Options,
+) -> Made<Node<S>, impl Fn(u16) -> Node<S>> {
+    let life = place.life;
+    let (process, incarnation) = (life.process, life.incarnation);
+    Made {
+        coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),
+        partition: move |partition| Node::partition(topology.clone(), life.region, partition, set_up),
+    }
+}
 
 /// The instances of a keyspace in a process, each partition of a region on one process.
 pub fn host_partitions<S: Times>(
@@ -14,60 +60,124 @@ pub fn host_partitions<S: Times>(
     set_up: stable::Options,
     place: &Place<'_>,
 ) -> Box<dyn Hosted> {
-    let (topology, life) = (topology(options, place), place.life);
-    let coordinator =
-        Node::<S>::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
-    let mut nodes = Nodes::new(place, place.coordinator(), coordinator);
-    for (partition, address) in topology.held(life.region) {
-        if address.process == life.process {
-            nodes.host(address, Node::partition(topology.clone(), life.region, partition, set_up));
+    let topology = topology(options, place);
+    host_each(&topology, place, made::<S>(&topology, place, set_up))
+}
+
+/// The same, whatever the protocol.
+pub(super) fn host_each<N: Kept>(
+    topology: &Topology,
+    place: &Place<'_>,
+    made: Made<N, impl Fn(u16) -> N>,
+) -> Box<dyn Hosted> {
+    let mut nodes = Nodes::new(place, place.coordinator(), made.coordinator);
+    for (partition, address) in topology.held(place.life.region) {
+        if address.process == place.life.process {
+            nodes.host(address, (made.partition)(partition));
         }
     }
-    Box::new(HostedNodes::new(
-        nodes,
-        PartitionHosting::<S> { evicting: Evicting::new(place), of: PhantomData },
-    ))
+    let hosting = PartitionHosting::<N> { evicting: Evicting::new(place), of: PhantomData };
+    Box::new(HostedNodes::new(nodes, hosting))
 }
 
-struct PartitionHosting<S> {
+struct PartitionHosting<N> {
     evicting: Evicting,
-    of: PhantomData<fn() -> S>,
+    of: PhantomData<fn() -> N>,
 }
 
-impl<S: Times> Hosting for PartitionHosting<S> {
-    type Protocol = Node<S>;
+impl<N: Kept> Hosting for PartitionHosting<N> {
+    type Protocol = N;
 
-    fn is_complete(&self, nodes: &Nodes<Node<S>>) -> bool {
-        nodes.protocols().filter_map(Node::as_partition).all(Partition::is_serving)
+    fn is_complete(&self, nodes: &Nodes<N>) -> bool {
+        nodes.protocols().all(N::is_complete)
     }
 
-    fn backlog(&self, nodes: &Nodes<Node<S>>) -> Backlog {
-        backlog(nodes.protocols())
+    fn backlog(&self, nodes: &Nodes<N>) -> Backlog {
+        N::backlog(nodes.protocols())
     }
 
-    fn lag(&self, nodes: &Nodes<Node<S>>, wall: WallTime) -> Option<Lag> {
-        Some(lag(nodes.protocols(), wall))
+    fn lag(&self, nodes: &Nodes<N>, wall: WallTime) -> Option<Lag> {
+        Some(N::lag(nodes.protocols(), wall))
     }
 
-    fn state(&self, nodes: &Nodes<Node<S>>) -> Vec<String> {
-        nodes.protocols().filter_map(Node::as_partition).map(partition_state).collect()
+    fn state(&self, nodes: &Nodes<N>) -> Vec<String> {
+        nodes.protocols().filter(|node| node.index().is_some()).map(N::state).collect()
     }
 
     fn configure(
         &mut self,
-        nodes: &mut Nodes<Node<S>>,
+        nodes: &mut Nodes<N>,
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = self.evicting.news(nodes.protocols(), options)? else { return Ok(false) };
+        let Some(news) = N::news(&self.evicting, nodes.protocols(), options)? else { return Ok(false) };
         let keyspace = nodes.keyspace();
         if news.coordinator {
-            nodes.tell(Slot::coordinator(keyspace), news.message(), turn);
+            nodes.tell(Slot::coordinator(keyspace), news.message.clone(), turn);
         }
         for partition in &news.partitions {
-            nodes.tell(Slot::replica(keyspace, PartitionId(*partition)), news.message(), turn);
+            nodes.tell(Slot::replica(keyspace, PartitionId(*partition)), news.message.clone(), turn);
         }
         Ok(true)
+    }
+}
+
+impl<S: Times> Kept for Node<S> {
+    fn index(&self) -> Option<u16> {
+        self.as_partition().map(Partition::index)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.as_partition().is_none_or(Partition::is_serving)
+    }
+
+    fn state(&self) -> String {
+        self.as_partition().map(partition_state).unwrap_or_default()
+    }
+
+    fn backlog<'n>(nodes: impl Iterator<Item = &'n Self>) -> Backlog {
+        let none = Backlog { transfers: Some(0), ..Backlog::default() };
+        nodes.filter_map(Node::as_partition).fold(none, |backlog, partition| {
+            let (listed, dropped) = partition.listed_conflicts();
+            Backlog {
+                queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
+                spilled_bytes: backlog.spilled_bytes + partition.spilled_bytes(),
+                transfers: backlog.transfers.map(|transfers| transfers + partition.transfers()),
+                conflicts: backlog.conflicts + listed,
+                conflicts_dropped: backlog.conflicts_dropped + dropped,
+                ..backlog
+            }
+        })
+    }
+
+    fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag {
+        let age = |at: Timestamp| age_ms(at, wall);
+        let waits = nodes.clone().filter_map(Node::as_partition).map(Partition::waits);
+        let waits = waits.fold(Waits::default(), |all, one| Waits {
+            reads: all.reads + one.reads,
+            waited: all.waited + one.waited,
+            micros: all.micros + one.micros,
+        });
+        let mut lag = Lag { waits, ..Lag::default() };
+        for coordinator in nodes.clone().filter_map(Node::as_coordinator) {
+            lag.snapshot_ms = age(coordinator.stable().readable().whole());
+            let (now, ever) = coordinator.pessimistic_sessions();
+            lag.degraded = (lag.degraded.0 + now, lag.degraded.1 + ever);
+        }
+        let partitions = nodes.filter_map(Node::as_partition);
+        for (region, at) in partitions.flat_map(Partition::received_of_regions) {
+            let behind = lag.regions.entry(region.to_owned()).or_default();
+            *behind = age(at).max(*behind);
+        }
+        lag
+    }
+
+    fn news<'n>(
+        evicting: &Evicting,
+        nodes: impl Iterator<Item = &'n Self> + Clone,
+        options: &StoredOptions,
+    ) -> Result<Option<Eviction<Message<S>>>, String> {
+        evicting.news(nodes, options)
     }
 }
 
@@ -77,19 +187,13 @@ pub(super) struct Evicting {
 }
 
 /// Regions that are gone for good, and the instances here that have not heard of it.
-pub(super) struct Eviction {
-    regions: Vec<RegionId>,
+pub(super) struct Eviction<M> {
+    /// What they are told.
+    pub(super) message: M,
     /// The coordinator, which may be the only instance of its region that is up.
     pub(super) coordinator: bool,
     /// These partitions.
     pub(super) partitions: Vec<u16>,
-}
-
-impl Eviction {
-    /// What they are told.
-    pub(super) fn message<S: Times>(&self) -> Message<S> {
-        Message::Evict { regions: self.regions.clone() }
-    }
 }
 
 impl Evicting {
@@ -98,11 +202,11 @@ impl Evicting {
     }
 
     /// Nothing if all of these instances know.
-    pub(super) fn news<'n, S: Times>(
+    fn news<'n, S: Times>(
         &self,
         nodes: impl Iterator<Item = &'n Node<S>> + Clone,
         options: &StoredOptions,
-    ) -> Result<Option<Eviction>, String> {
+    ) -> Result<Option<Eviction<Message<S>>>, String> {
         if !S::EVICTS {
             return Ok(None);
         }
@@ -121,24 +225,9 @@ impl Evicting {
         let partitions = nodes.filter_map(Node::as_partition).filter(|partition| !knows(partition));
         let partitions: Vec<u16> = partitions.map(Partition::index).collect();
         let is_news = coordinator || !partitions.is_empty();
-        Ok(is_news.then_some(Eviction { regions, coordinator, partitions }))
+        let message = Message::Evict { regions };
+        Ok(is_news.then_some(Eviction { message, coordinator, partitions }))
     }
-}
-
-/// What partitions keep for other regions.
-pub(super) fn backlog<'n, S: Times>(nodes: impl Iterator<Item = &'n Node<S>>) -> Backlog {
-    let none = Backlog { transfers: Some(0), ..Backlog::default() };
-    nodes.filter_map(Node::as_partition).fold(none, |backlog, partition| {
-        let (listed, dropped) = partition.listed_conflicts();
-        Backlog {
-            queued_bytes: backlog.queued_bytes + partition.queued_bytes(),
-            spilled_bytes: backlog.spilled_bytes + partition.spilled_bytes(),
-            transfers: backlog.transfers.map(|transfers| transfers + partition.transfers()),
-            conflicts: backlog.conflicts + listed,
-            conflicts_dropped: backlog.conflicts_dropped + dropped,
-            ..backlog
-        }
-    })
 }
 
 /// How old something of this time is, in milliseconds.
@@ -146,31 +235,8 @@ pub(super) fn age_ms(at: Timestamp, wall: WallTime) -> u64 {
     wall.0.saturating_sub(at.wall().0) / 1000
 }
 
-/// How old is what these instances know of other regions.
-pub(super) fn lag<'n, S: Times>(nodes: impl Iterator<Item = &'n Node<S>> + Clone, wall: WallTime) -> Lag {
-    let age = |at: Timestamp| age_ms(at, wall);
-    let waits = nodes.clone().filter_map(Node::as_partition).map(Partition::waits);
-    let waits = waits.fold(Waits::default(), |all, one| Waits {
-        reads: all.reads + one.reads,
-        waited: all.waited + one.waited,
-        micros: all.micros + one.micros,
-    });
-    let mut lag = Lag { waits, ..Lag::default() };
-    for coordinator in nodes.clone().filter_map(Node::as_coordinator) {
-        lag.snapshot_ms = age(coordinator.stable().readable().whole());
-        let (now, ever) = coordinator.pessimistic_sessions();
-        lag.degraded = (lag.degraded.0 + now, lag.degraded.1 + ever);
-    }
-    let partitions = nodes.filter_map(Node::as_partition);
-    for (region, at) in partitions.flat_map(Partition::received_of_regions) {
-        let behind = lag.regions.entry(region.to_owned()).or_default();
-        *behind = age(at).max(*behind);
-    }
-    lag
-}
-
 /// A replica of a partition in words.
-pub(super) fn partition_state<S: Times>(partition: &Partition<S>) -> String {
+fn partition_state<S: Times>(partition: &Partition<S>) -> String {
     if !partition.is_serving() || partition.is_evicted() {
         return partition.why_not();
     }

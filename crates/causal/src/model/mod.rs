@@ -87,8 +87,8 @@ fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
         (Protocol::Wren, true) => host_copies::<wren::Snapshot>(options, set_up, place),
         (Protocol::Paris, false) => host_partitions::<paris::Universal>(options, set_up, place),
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
-        // These have no copies: `Options::check`.
-        (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
+        (Protocol::Pocc, false) => host_partitions::<pocc::Snapshot>(options, set_up, place),
+        (Protocol::Pocc, true) => host_copies::<pocc::Snapshot>(options, set_up, place),
         (Protocol::Cops, _) => host_cops(options, place),
     }
 }

@@ -167,11 +167,6 @@ impl Options {
     /// What protocols with a time for each region cannot do.
     fn check_vectors(&self, cluster: &ClusterShape) -> Result<(), String> {
         let name = self.protocol.name();
-        if self.is_copied() {
-            return Err(format!(
-                "PROTOCOL {name} has no copies yet; leave COPIES out, or take PROTOCOL wren"
-            ));
-        }
         if usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!(
                 "PROTOCOL {name} is for at most {MAX_REGIONS} regions, as each write names what it depends on of all of them; \

@@ -1,6 +1,6 @@
 //! A partition of several copies in its region: what `replication::copies` needs of a node.
 
-use super::{Node, Times};
+use super::{Message, Node, Times};
 use replication::copies::Copied;
 
 impl<S: Times> Copied for Node<S> {
@@ -28,6 +28,12 @@ impl<S: Times> Copied for Node<S> {
         if let Node::Partition(partition) = self {
             partition.lend(held);
         }
+    }
+
+    /// What a partition shows by itself is the newest of it in its region (POCC). Snapshots are of stable times, or wait until
+    /// all that they show is here.
+    fn asks_leader(message: &Self::Message) -> bool {
+        matches!(message, Message::SliceReq { fresh: true, .. })
     }
 
     fn is_outdated(&self) -> bool {

@@ -6,7 +6,8 @@ use super::scenes::{client, get, get_trans, key, options, partition, set, world}
 use super::world::{World, coordinator, replica};
 use anabranch_causal::cops::Options;
 use protocol::Request;
-use types::Address;
+use std::time::Duration;
+use types::{Address, Timestamp};
 
 fn restart(world: &mut World, at: Address) {
     world.crash(at);
@@ -46,6 +47,28 @@ fn a_checkpoint_holds_everything() {
             assert_eq!(get_trans(&mut world, there, &[&x, &y]), ["x", "y"]);
         }
     }
+}
+
+/// A copy that follows applies the leader's records, as a recovery does: they say what is stable, and what other regions have.
+#[test]
+fn who_follows_a_leader_keeps_no_more_than_it_does() {
+    let left_by_records = |copied: bool| {
+        let lease = Duration::from_millis(300);
+        let mut world = world(2, Options { copied, lease, ..options(true, None) });
+        for number in 0..10 {
+            set(&mut world, client(0, 1), &key(0), &number.to_string());
+        }
+        world.run_ms(1_500);
+        let at = replica(0, 0);
+        let leader = partition(&world, at).kept(key(0).as_bytes());
+        world.crash(at);
+        world.start(at);
+        let follower = partition(&world, at);
+        let kept = follower.kept(key(0).as_bytes());
+        (kept <= leader, follower.unreceived(), follower.stable() > Timestamp::ZERO)
+    };
+    assert_eq!(left_by_records(true), (true, 0, true));
+    assert_eq!(left_by_records(false), (false, 10, false));
 }
 
 /// Who did what is in a checkpoint, too, while effects may come that have not observed it.

@@ -50,8 +50,20 @@ fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
     let copies: (&[u8], &[u8]) = (b"COPIES", b"3");
     let placed = created(&[b"r0", b"r1"], &[copies, (b"REPLICAS", b"2")]).unwrap();
     assert_eq!(placed.check(&cluster(&[3, 3, 2])), Ok(()));
-    let everywhere = created(&[], &[copies]).unwrap();
-    assert!(everywhere.check(&cluster(&[3, 3, 2])).unwrap_err().contains("region 'r2' has 2"));
+    for protocol in ["wren", "pocc", "cops"] {
+        let everywhere = created(&[], &[copies, (b"PROTOCOL", protocol.as_bytes())]).unwrap();
+        assert_eq!(everywhere.check(&cluster(&[3, 3])), Ok(()));
+        assert!(everywhere.check(&cluster(&[3, 3, 2])).unwrap_err().contains("region 'r2' has 2"));
+    }
+}
+
+#[test]
+fn a_region_is_evicted_from_copies_of_wren_only() {
+    for (protocol, evicts) in [("wren", true), ("paris", false), ("pocc", false), ("cops", false)] {
+        let options = created(&[], &[(b"COPIES", b"3"), (b"PROTOCOL", protocol.as_bytes())]).unwrap();
+        let evicted = Causal.note_eviction(&store(&options), "r1", "r0", &cluster(&[3, 3]));
+        assert_eq!(evicted.is_ok(), evicts, "{protocol}");
+    }
 }
 
 #[test]
@@ -79,7 +91,7 @@ fn cops_is_created_without_what_it_does_not_have() {
     };
     assert!(!check(&[cops]).unwrap().transactions && check(&[cops, on]).unwrap().transactions);
     assert!(check(&[on]).unwrap_err().contains("of PROTOCOL cops"));
-    assert!(check(&[cops, (b"COPIES", b"3")]).unwrap_err().contains("no copies yet"));
+    assert!(check(&[cops, (b"COPIES", b"3")]).unwrap_err().contains("region 'r0' has 1"));
     assert!(check(&[cops, (b"REPLICAS", b"1")]).unwrap_err().contains("every partition in every region"));
     assert!(!check(&[cops]).unwrap().ignore_conflicts, "conflicts are listed unless that is refused");
     assert!(check(&[cops, (b"CONFLICTS", b"ignore")]).unwrap().ignore_conflicts);

@@ -1,10 +1,11 @@
 //! A member of a group: the log, the instance, and the way of what the instance says.
 
-use super::copy::{Ahead, Copy, Role};
+use super::copy::{Ahead, Copy, Mute, Role};
 use super::message::Message;
 use super::rebuild::Rebuild;
 use super::routes::Routes;
 use super::{Copied, Groups, Node, Options, Record, Timer};
+use crate::Mutant;
 use crate::log::{self, Change, Log, Port, Recovering};
 use crate::transfer::{Ask, Giver, Piece};
 use protocol::{Durability, Input, Now, Outputs, Packet};
@@ -41,6 +42,10 @@ pub struct Member<P: Copied> {
     stalled: Option<(u64, Instant)>,
     /// By member the transfer that gives all that the leader's log has, and the last turn in it.
     gives_all: BTreeMap<usize, (u64, u64)>,
+    /// Questions for the present leader, by what the quorum is asked with that is to confirm it.
+    unconfirmed: BTreeMap<u64, (NodeId, P::Message)>,
+    /// What it was asked with last.
+    asked: u64,
     /// What is told of a state that is ahead, until its turn is committed: the turn, to whom, what.
     withheld: Vec<(u64, Address, Message<P>)>,
     /// The count of states when the checkpoint under way began.
@@ -112,6 +117,8 @@ impl<P: Copied> Member<P> {
             giver: Giver::default(),
             stalled: None,
             gives_all: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            asked: 0,
             withheld: Vec::new(),
             checkpointed: 0,
         }
@@ -191,7 +198,7 @@ impl<P: Copied> Member<P> {
                     out.arm(Timer::Inner, now.instant + LOOK_AGAIN);
                 }
                 Input::Timer(Timer::Inner) if self.is_leader() => {
-                    self.copy.inner.fire(now, random, &mut super::copy::Mute::new());
+                    self.copy.inner.fire(now, random, &mut Mute::new());
                 }
                 Input::Timer(Timer::Inner) | Input::PeerStarted { .. } => {}
                 Input::Request { id, .. } => {
@@ -233,8 +240,9 @@ impl<P: Copied> Member<P> {
     fn turn(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<P>>) {
         loop {
             let mut port = wires!(self, out);
-            self.log.settle(now.instant, &mut self.copy, &mut port);
+            let news = self.log.settle(now.instant, &mut self.copy, &mut port);
             self.follow_term(now, random);
+            self.take_confirmed(now, &news, random);
             let Some(entry) = self.copy.take_turn() else { break };
             if self.log.propose(entry).is_none() {
                 // It has been deposed in this very step: no log will ever have what the state has.
@@ -253,6 +261,7 @@ impl<P: Copied> Member<P> {
         }
         if !self.is_leader() {
             self.withheld.clear();
+            self.unconfirmed.clear();
             out.disarm(Timer::Inner);
             return;
         }
@@ -320,8 +329,9 @@ impl<P: Copied> Member<P> {
                 port.ahead = port.ahead.filter(|_| !all);
                 self.log.on_message(now.instant, member, message, &mut self.copy, &mut port);
                 // What follows in this step is for whoever leads then.
-                self.log.settle(now.instant, &mut self.copy, &mut port);
+                let news = self.log.settle(now.instant, &mut self.copy, &mut port);
                 self.follow_term(now, random);
+                self.take_confirmed(now, &news, random);
             }
             Message::Packet { from, to, passed_on, packet } => {
                 self.routes.heard(from.address(), from.incarnation, by);
@@ -331,11 +341,17 @@ impl<P: Copied> Member<P> {
                 if self.is_stalled(now.instant) {
                     return;
                 }
-                if self.is_leader() {
-                    // A malformed message of a stream is an error of the peer's software, and dropped.
-                    let _ = self.copy.inner.receive(now, from, packet, random, &mut super::copy::Mute::new());
-                } else {
-                    self.pass_on(by, from, passed_on, packet, out);
+                match packet {
+                    packet if !self.is_leader() => self.pass_on(by, from, passed_on, packet, out),
+                    Packet::Datagram(message) if self.must_confirm(&message) => {
+                        self.asked += 1;
+                        self.log.confirm(self.asked);
+                        self.unconfirmed.insert(self.asked, (from, message));
+                    }
+                    packet => {
+                        // A malformed message of a stream is an error of the peer's software, and dropped.
+                        let _ = self.copy.inner.receive(now, from, packet, random, &mut Mute::new());
+                    }
                 }
             }
             Message::Elsewhere { group, leader } => self.routes.refused(group, leader, by),
@@ -351,6 +367,21 @@ impl<P: Copied> Member<P> {
                 }
             }
         }
+    }
+
+    fn must_confirm(&self, message: &P::Message) -> bool {
+        P::asks_leader(message) && !self.options.mutants.has(Mutant::ReadsUnconfirmed)
+    }
+
+    /// A quorum has confirmed that this member led when it was asked.
+    fn take_confirmed(&mut self, now: Now, news: &log::News, random: &mut Rng) {
+        if !self.is_leader() {
+            return;
+        }
+        let confirmed = news.confirmed.iter().filter_map(|context| self.unconfirmed.remove(context));
+        let packets = confirmed.map(|(from, message)| (from, Packet::Datagram(message)));
+        let outcome = self.copy.inner.receive_all(now, packets, random, &mut Mute::new());
+        debug_assert!(outcome.is_ok(), "only frames may be malformed");
     }
 
     /// True while it leads and nothing of what it does is committed.

@@ -28,7 +28,8 @@
 //!   its place takes another member's state.
 //!
 //! What a leader says without an entry of its own term may be what an earlier leader would say: it does not know yet
-//! that it has been deposed. A protocol that is copied must be right then, or write a record first.
+//! that it has been deposed. A protocol that is copied must be right then, write a record first, or leave the question until
+//! a quorum has confirmed that the member leads ([`Copied::asks_leader`]): a read index, which waits for no disk.
 
 mod copy;
 mod guest;
@@ -62,6 +63,10 @@ pub trait Copied: Protocol + 'static {
 
     /// While `held`, nothing may be forgotten that a piece begun may still tell.
     fn hold(&mut self, held: bool);
+
+    /// True for a question that a deposed leader must not answer. The instance gets it once a quorum has confirmed, after its
+    /// arrival, that this member leads: what any leader said before it arrived is then in the instance's state.
+    fn asks_leader(message: &Self::Message) -> bool;
 
     /// True once a record has said that the leader's state has become more than the records tell: a copy is taken from
     /// another member as soon as possible. Without one it can still lead.

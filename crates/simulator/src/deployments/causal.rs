@@ -225,7 +225,10 @@ fn with_small_queues(options: Options, setting: Setting) -> Options {
 /// What a run's setting says of an instance's options.
 pub(super) fn set(setting: Setting, options: Options) -> Options {
     let scope = if setting.shared { Scope::Process } else { Scope::Session };
-    Options { durability: setting.durability, scope, ..options }
+    // Where it is short, cuts last for longer, and optimistic sessions go on without what is missing.
+    let is_short = setting.hash_seed.0.is_multiple_of(2);
+    let declare_after = if is_short { DECLARED } else { options.declare_after };
+    Options { durability: setting.durability, scope, declare_after, ..options }
 }
 
 /// How many regions a message may speak of, as a deployment has at most.
@@ -271,10 +274,6 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         let pipelined = if setting.merged { self.options.pipelined } else { 1 };
         let options = Options { claims: true, pipelined, lease, ..set(setting, self.options) };
         let options = with_fan_out(options, setting.layout);
-        // Where it is short, cuts last for longer, and sessions go on without what is missing.
-        let is_short = setting.hash_seed.0.is_multiple_of(2);
-        let declare_after = if is_short { DECLARED } else { options.declare_after };
-        let options = Options { declare_after, ..options };
         let options = if setting.small_queues { with_small_queues(options, setting) } else { options };
         let (topology, region) = (Self::topology(setting), Self::region_of(setting.layout, process));
         match slot.partition {

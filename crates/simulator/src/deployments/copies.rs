@@ -1,11 +1,11 @@
-//! Wren and PaRiS with three copies of every partition in each of its regions, in different processes, kept by a replicated
-//! log.
+//! Wren, PaRiS and POCC with three copies of every partition in each of its regions, in different processes, kept by a
+//! replicated log. COPS has the same layout.
 
 use super::causal::{CausalDeployment, Checked, in_its_terms, set, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::stable::{self, KeyEffects, RegionTopology, Stamp, Times, Topology};
-use causal::{paris, wren};
+use causal::{paris, pocc, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, Packet};
 use replication::copies::{self, Groups};
@@ -36,6 +36,8 @@ pub struct CopiesDeployment<S> {
 pub type WrenCopiesDeployment = CopiesDeployment<wren::Snapshot>;
 /// PaRiS, with each partition in two regions.
 pub type ParisCopiesDeployment = CopiesDeployment<paris::Universal>;
+/// POCC, in regions that hold everything.
+pub type PoccCopiesDeployment = CopiesDeployment<pocc::Snapshot>;
 
 /// How many processes of a region have copies.
 fn storing(layout: Layout) -> u16 {
@@ -70,12 +72,12 @@ impl<S: Times> CopiesDeployment<S> {
         (0..partitions).filter(holds)
     }
 
-    fn groups(layout: Layout) -> Groups {
+    pub(super) fn groups(layout: Layout) -> Groups {
         let of_region = |region| Self::held(layout, region).map(move |held| members(layout, region, held));
         Groups::new((0..layout.regions).flat_map(of_region))
     }
 
-    fn topology(setting: Setting) -> Topology {
+    pub(super) fn topology(setting: Setting) -> Topology {
         let layout = setting.layout;
         let region = |region: u16| {
             let group = |partition: u16| (partition, members(layout, region, partition)[0]);
@@ -91,7 +93,7 @@ impl<S: Times> CopiesDeployment<S> {
 }
 
 /// Processes with copies come first, region by region; then gateways, one region after the other.
-fn region_of(layout: Layout, process: ProcessId) -> RegionId {
+pub(super) fn region_of(layout: Layout, process: ProcessId) -> RegionId {
     let all = layout.regions * storing(layout);
     RegionId(match process.0 < all {
         true => process.0 / storing(layout),
@@ -204,7 +206,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
                 partition.undecided() + partition.unreceived() + usize::from(leads && partition.is_evicting())
             }
             // A coordinator of an evicted region asks for ever.
-            stable::Node::Coordinator(_) if S::OBSERVES => 0,
+            stable::Node::Coordinator(_) if S::OBSERVES && S::EVICTS => 0,
             stable::Node::Coordinator(coordinator) => coordinator.unsettled(),
         }
     }
@@ -243,13 +245,26 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
 
     /// Deadlines compare with clocks that the checker does not know. One clock that leaps is enough to wait for.
     fn lacks(&self) -> &[Feature] {
-        use Feature::{BlindExpiry, Eviction, Expiry, FadingRegions, Keyset, OneClockLeaps, Reconfiguration};
-        const LACKS: &[Feature] =
-            &[Expiry, BlindExpiry, OneClockLeaps, Keyset, Reconfiguration, FadingRegions, Eviction];
-        match S::OBSERVES {
-            true => &LACKS[..LACKS.len() - 1],
-            false => LACKS,
-        }
+        use Feature::{
+            BlindExpiry, Eviction, Expiry, FadingRegions, Keyset, OneClockLeaps, Reconfiguration,
+            SharedThreads,
+        };
+        const LACKS: &[Feature] = &[
+            SharedThreads,
+            Eviction,
+            Expiry,
+            BlindExpiry,
+            OneClockLeaps,
+            Keyset,
+            Reconfiguration,
+            FadingRegions,
+        ];
+        let offered = match (S::OPTIMISTIC, S::UNIVERSAL) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        &LACKS[offered..]
     }
 }
 

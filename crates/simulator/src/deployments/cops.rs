@@ -1,14 +1,16 @@
-//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything.
+//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything; also with copies of every partition.
 
-use super::causal::{WrenDeployment, told};
+use super::causal::{PoccDeployment, WrenDeployment, told};
+use super::copies::{WrenCopiesDeployment, region_of};
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
-use causal::cops::{Message, Node, Options};
+use causal::cops::{Node, Options};
 use checker::{Level, ListedLoss};
-use protocol::{Claim, CommitStamp, VectorClaim};
+use protocol::{Claim, Durability};
 use replication::Window;
+use replication::copies;
 use std::time::Duration;
-use types::{NodeId, RegionId, RegionSet, Rng, SessionId};
+use types::{NodeId, RegionId, Rng};
 
 /// Short, so that versions are collected within a run, and transactions begin again.
 const LEASE: Duration = Duration::from_millis(500);
@@ -47,14 +49,7 @@ impl Deployment for CopsDeployment {
 
     fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> Node {
         let NodeId { process, incarnation, slot } = node;
-        let options = Options {
-            claims: true,
-            durability: setting.durability,
-            lease: self.options.lease.min(LEASE),
-            ..self.options
-        };
-        let window = Window { items: 16, bytes: 6_000 };
-        let options = if setting.small_queues { Options { window, ..options } } else { options };
+        let options = Options { durability: setting.durability, ..set(setting, self.options) };
         let (topology, region) =
             (WrenDeployment::topology(setting), WrenDeployment::region_of(setting.layout, process));
         match slot.partition {
@@ -67,24 +62,9 @@ impl Deployment for CopsDeployment {
         instance.take_claims()
     }
 
-    /// What is replicated is written, whether its coordinator lived to claim it or not.
-    fn claims_of_message(&self, message: &Message) -> Vec<Claim> {
-        let Message::Replicate { origin, id, at, observed, effects, .. } = message else { return Vec::new() };
-        let of_keys = effects
-            .iter()
-            .flat_map(|of_key| of_key.effects.iter().map(|effect| (of_key.key.clone(), effect.clone())));
-        let parts = RegionSet::default();
-        vec![Claim {
-            session: SessionId(0),
-            transaction: *id,
-            commit: Some(CommitStamp { at: *at, depends_on: observed.least(), region: *origin, parts }),
-            snapshot: None,
-            effects: of_keys.collect(),
-            vector: VectorClaim::of(Vec::new(), observed.by_region(MOST_REGIONS), true),
-            thread: None,
-            requests: Vec::new(),
-            branch: None,
-        }]
+    /// What is written has happened, whether its coordinator lived to claim it or not.
+    fn decided(&self, instance: &mut Node) -> Vec<Claim> {
+        written(instance)
     }
 
     fn reads_key_by_key(&self) -> bool {
@@ -108,10 +88,7 @@ impl Deployment for CopsDeployment {
     }
 
     fn undecided(&self, instance: &Node) -> usize {
-        match instance {
-            Node::Partition(partition) => partition.waiting() + partition.unreceived(),
-            Node::Coordinator(coordinator) => coordinator.unsettled(),
-        }
+        undecided(instance)
     }
 
     fn level(&self) -> Level {
@@ -122,23 +99,147 @@ impl Deployment for CopsDeployment {
         true
     }
 
-    /// Sessions share nothing, watches and interactive transactions are refused, and a lost suffix or disk is not survived yet. Deadlines compare with clocks
-    /// that the checker does not know.
+    /// A lost suffix or disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
-        &[
-            Feature::SharedThreads,
-            Feature::Interactive,
-            Feature::Watches,
-            Feature::ClockLeaps,
-            Feature::OneClockLeaps,
-            Feature::Expiry,
-            Feature::BlindExpiry,
-            Feature::LostDisks,
-            Feature::EverySecond,
-            Feature::Keyset,
-            Feature::Reconfiguration,
-            Feature::FadingRegions,
-            Feature::Eviction,
-        ]
+        LACKS
+    }
+}
+
+/// What a run's setting says of an instance's options, but for what differs where it has copies.
+fn set(setting: Setting, options: Options) -> Options {
+    let window = Window { items: 16, bytes: 6_000 };
+    let window = if setting.small_queues { window } else { options.window };
+    Options { claims: true, lease: options.lease.min(LEASE), window, ..options }
+}
+
+fn written(instance: &mut Node) -> Vec<Claim> {
+    let written = instance.take_written().into_iter();
+    written.map(|(stamp, effects)| PoccDeployment::outcome(stamp, MOST_REGIONS, &effects)).collect()
+}
+
+fn undecided(instance: &Node) -> usize {
+    match instance {
+        Node::Partition(partition) => partition.waiting() + partition.unreceived(),
+        Node::Coordinator(coordinator) => coordinator.unsettled(),
+    }
+}
+
+/// Sessions share nothing, watches and interactive transactions are refused. Deadlines compare with clocks that the checker does
+/// not know. What copies survive comes first.
+const LACKS: &[Feature] = &[
+    Feature::LostDisks,
+    Feature::EverySecond,
+    Feature::SharedThreads,
+    Feature::Interactive,
+    Feature::Watches,
+    Feature::ClockLeaps,
+    Feature::OneClockLeaps,
+    Feature::Expiry,
+    Feature::BlindExpiry,
+    Feature::Keyset,
+    Feature::Reconfiguration,
+    Feature::FadingRegions,
+    Feature::Eviction,
+];
+
+/// COPS and COPS-GT with three copies of every partition in each region, laid out like Wren's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopsCopiesDeployment {
+    options: Options,
+    copies: copies::Options,
+}
+
+impl CopsCopiesDeployment {
+    /// One whose instances have these options, but for what the simulation decides, and whose groups have those.
+    pub fn new(options: Options, copies: copies::Options) -> Self {
+        CopsCopiesDeployment { options, copies }
+    }
+
+    /// COPS-GT.
+    pub fn transactional() -> Self {
+        Self::new(Options { transactions: true, ..Options::default() }, copies::Options::default())
+    }
+}
+
+impl Deployment for CopsCopiesDeployment {
+    type Protocol = copies::Node<Node>;
+
+    fn layout(&self, random: &mut Rng) -> Layout {
+        WrenCopiesDeployment::default().layout(random)
+    }
+
+    fn hosts(&self, layout: Layout) -> Vec<Host> {
+        WrenCopiesDeployment::default().hosts(layout)
+    }
+
+    fn start(&self, node: NodeId, setting: Setting, _: &mut Rng) -> copies::Node<Node> {
+        let NodeId { process, incarnation, slot } = node;
+        let (topology, region) =
+            (WrenCopiesDeployment::topology(setting), region_of(setting.layout, process));
+        let groups = WrenCopiesDeployment::groups(setting.layout);
+        // What a copy says waits for the group's log, whatever that waits for.
+        let options = Options { durability: Durability::Written, copied: true, ..set(setting, self.options) };
+        let of_group = copies::Options { durability: setting.durability, ..self.copies };
+        match slot.partition {
+            Some(partition) => {
+                let partition = Node::partition(topology, region, partition.0, options);
+                copies::Node::member(node, partition, groups, of_group)
+            }
+            None => {
+                let coordinator = Node::coordinator(topology, region, process, incarnation, options);
+                copies::Node::guest(node, coordinator, groups)
+            }
+        }
+    }
+
+    fn claims(&self, instance: &mut copies::Node<Node>) -> Vec<Claim> {
+        instance.protocol_mut().take_claims()
+    }
+
+    /// What a copy has applied is committed for good, unless it leads and waits for its log.
+    fn decided(&self, instance: &mut copies::Node<Node>) -> Vec<Claim> {
+        match instance.as_member().is_none_or(|member| member.is_ahead()) {
+            true => Vec::new(),
+            false => written(instance.protocol_mut()),
+        }
+    }
+
+    fn lists_losses(&self) -> bool {
+        true
+    }
+
+    /// The leader's list is the group's.
+    fn losses(&self, instance: &copies::Node<Node>) -> Option<Vec<ListedLoss>> {
+        instance.as_member().filter(|member| member.is_leader())?;
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
+    }
+
+    fn reads_key_by_key(&self) -> bool {
+        !self.options.transactions
+    }
+
+    fn is_causal(&self) -> bool {
+        true
+    }
+
+    /// Also what copies that follow have not heard the end of: they keep no more than the leader for long.
+    fn undecided(&self, instance: &copies::Node<Node>) -> usize {
+        undecided(instance.protocol())
+    }
+
+    fn level(&self) -> Level {
+        Level::TransactionalCausal
+    }
+
+    fn is_recovering(&self, instance: &copies::Node<Node>) -> bool {
+        instance.as_member().is_some_and(copies::Member::is_lacking)
+    }
+
+    fn waits_for_clocks(&self) -> bool {
+        true
+    }
+
+    fn lacks(&self) -> &[Feature] {
+        &LACKS[2..]
     }
 }

@@ -14,8 +14,8 @@ pub use causal::{
     BlockingDeployment, CausalDeployment, Checked, CureDeployment, HybridCureDeployment, ParisDeployment,
     PoccDeployment, UncoordinatedDeployment, WrenDeployment,
 };
-pub use copies::{CopiesDeployment, ParisCopiesDeployment, WrenCopiesDeployment};
-pub use cops::CopsDeployment;
+pub use copies::{CopiesDeployment, ParisCopiesDeployment, PoccCopiesDeployment, WrenCopiesDeployment};
+pub use cops::{CopsCopiesDeployment, CopsDeployment};
 pub use locking::LockingDeployment;
 pub use solo::SoloDeployment;
 pub use tapir::TapirDeployment;
@@ -25,7 +25,9 @@ pub use tardis::TardisDeployment;
 pub const NAMES: &[&str] = &[
     "bpr",
     "cops",
+    "cops-copies",
     "cops-gt",
+    "cops-gt-copies",
     "cure",
     "h-cure",
     "locking",
@@ -34,6 +36,7 @@ pub const NAMES: &[&str] = &[
     "paris",
     "paris-copies",
     "pocc",
+    "pocc-copies",
     "solo",
     "tapir",
     "tapir-serializable",
@@ -58,6 +61,8 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
         "bpr" => Some(task.perform(BlockingDeployment::default)),
         "cops" => Some(task.perform(CopsDeployment::default)),
+        "cops-copies" => Some(task.perform(CopsCopiesDeployment::default)),
+        "cops-gt-copies" => Some(task.perform(CopsCopiesDeployment::transactional)),
         "cops-gt" => Some(task.perform(CopsDeployment::transactional)),
         "cure" => Some(task.perform(CureDeployment::default)),
         "h-cure" => Some(task.perform(HybridCureDeployment::default)),
@@ -67,6 +72,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "paris" => Some(task.perform(ParisDeployment::default)),
         "paris-copies" => Some(task.perform(ParisCopiesDeployment::default)),
         "pocc" => Some(task.perform(PoccDeployment::default)),
+        "pocc-copies" => Some(task.perform(PoccCopiesDeployment::default)),
         "solo" => Some(task.perform(|| SoloDeployment)),
         "tapir" => Some(task.perform(TapirDeployment::default)),
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),

@@ -145,6 +145,11 @@ impl Coordinator {
         }
     }
 
+    /// One like this that has done nothing yet.
+    pub(super) fn fresh(&self) -> Self {
+        Coordinator::new(self.topology.clone(), self.region, self.process, self.incarnation, self.options)
+    }
+
     /// Where it stands.
     pub fn region(&self) -> RegionId {
         self.region

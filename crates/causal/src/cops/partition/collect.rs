@@ -54,17 +54,22 @@ impl Partition {
             true => self.lag.note(now.instant, everywhere, self.options.lease).unwrap_or_default(),
             false => everywhere,
         };
+        self.raise_stable(stable);
+        let gives = self.giver.is_giving(now.instant, self.options.transfer_patience);
+        if !self.checkpointing && !self.lent && !gives {
+            self.raise_horizon(self.stable);
+        }
+        self.free_some();
+        self.store.refresh_some(REFRESHED);
+    }
+
+    /// Nobody need depend on versions up to here.
+    pub(super) fn raise_stable(&mut self, stable: Timestamp) {
         if stable > self.stable {
             self.stable = stable;
             self.store.set_watershed(Stamp::last_at(stable));
             self.causes.values_mut().for_each(|causes| causes.forget(stable));
         }
-        let gives = self.giver.is_giving(now.instant, self.options.transfer_patience);
-        if !self.checkpointing && !gives {
-            self.raise_horizon(self.stable);
-        }
-        self.free_some();
-        self.store.refresh_some(REFRESHED);
     }
 
     pub(super) fn raise_horizon(&mut self, horizon: Timestamp) {

@@ -2,11 +2,13 @@
 //!
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
 //! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
-//! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others.
+//! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others,
+//! `copies` is what a partition does that is kept by several processes of its region.
 
 mod check;
 mod collect;
 mod conflicts;
+mod copies;
 mod expire;
 mod read;
 mod recover;
@@ -19,7 +21,7 @@ use super::message::{GetOutcome, Message, PutOutcome};
 use super::record::{Fence, Record, Written};
 use super::{Cut, Entries, Mutant, Node, Options, Stamp, Timer};
 use crate::stable::stamp::sight;
-use crate::stable::{Decisions, Topology, effect};
+use crate::stable::{Decisions, KeyEffects, Topology, effect};
 use check::Checks;
 use collect::Lag;
 use expire::Expiry;
@@ -76,6 +78,8 @@ pub struct Partition {
     lag: Lag,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
+    /// And while another copy takes the state.
+    lent: bool,
     /// And while equivalents take the state.
     giver: Giver<NodeId>,
     /// What is being taken from them.
@@ -90,6 +94,8 @@ pub struct Partition {
     /// What was first asked for before may have been done and is forgotten.
     fence: Fence,
     expiry: Expiry,
+    /// What has been written of this region's versions since somebody asked; see [`Options::claims`].
+    versions: Vec<(Stamp, Vec<KeyEffects>)>,
 }
 
 impl std::fmt::Debug for Partition {
@@ -133,6 +139,7 @@ impl Partition {
             horizon: Timestamp::ZERO,
             lag: Lag::default(),
             checkpointing: false,
+            lent: false,
             giver: Giver::default(),
             refill: None,
             remains: None,
@@ -141,6 +148,7 @@ impl Partition {
             caught_up: None,
             fence: Fence::default(),
             expiry: Expiry::default(),
+            versions: Vec::new(),
             topology,
         }
     }
@@ -193,6 +201,10 @@ impl Partition {
     /// How many effects above the horizon are kept of a key.
     pub fn kept(&self, key: &[u8]) -> usize {
         self.store.effects(self.store.hash(key), key).count()
+    }
+
+    pub(super) fn take_versions(&mut self) -> Vec<(Stamp, Vec<KeyEffects>)> {
+        std::mem::take(&mut self.versions)
     }
 
     pub(super) fn step_one(
@@ -263,6 +275,9 @@ impl Partition {
         let stamp = written.stamp;
         self.unlogged.note(self.recorded, stamp);
         self.written.set(stamp.region, stamp.at.max(self.written.of(stamp.region)));
+        if self.options.claims && stamp.region == self.region {
+            self.versions.push((stamp, written.effects.clone()));
+        }
         if stamp <= Stamp::last_at(self.horizon) {
             return;
         }

@@ -43,6 +43,7 @@ impl Partition {
     }
 
     pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        self.fold_behind();
         self.recover_record(Record::decode(&mut Reader::new(bytes))?)
     }
 
@@ -88,6 +89,7 @@ impl Partition {
             stable::Record::Received { origin, up_to, .. } => {
                 self.written.set(origin, up_to.max(self.written.of(origin)));
             }
+            stable::Record::Progress(progress) => self.follow_progress(&progress),
             stable::Record::State { key, cell } => {
                 self.store.restore(&key, Stamp::last_at(self.horizon), stable::record::cell(&cell)?);
             }
@@ -127,7 +129,8 @@ impl Partition {
         next
     }
 
-    fn tell(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
+    /// The next piece of everything; the horizon stays meanwhile.
+    pub(in crate::cops) fn tell(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         if cursor == 0 {
             self.checkpoint_times(chunk);
         }

@@ -133,7 +133,8 @@ impl<S: Times> Partition<S> {
 
     /// The log has everything that may have been told before of this snapshot; asked again for what is beyond it.
     pub(super) fn vouch(&mut self, snapshot: S, out: &mut Outputs<'_, Node<S>>) {
-        if !self.options.copied {
+        // An optimistic snapshot waits for what it shows, and for a promise in the log.
+        if !self.options.copied || S::OPTIMISTIC {
             return;
         }
         let known = snapshot.reach() <= self.installed

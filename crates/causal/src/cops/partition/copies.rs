@@ -1,0 +1,96 @@
+//! A partition that is kept by several processes of its region (`replication::copies`), which stand for the paper's chains
+//! (COPS, section 5.2; Corrections 42 and 67).
+//!
+//! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again after a
+//! restart, the leader tells them with each promise, so that they keep no more than it does.
+//!
+//! A leader may have been deposed without knowing it. Reads come to it when a quorum has confirmed that it leads, and what it
+//! refuses, or answers without a version, waits for a record. All else that it says stays true: versions that it tells of
+//! are in the log, and a time that it tells is below a promise in the log.
+
+use super::{Equivalent, Life, Node, Partition};
+use crate::cops::record::Record;
+use crate::stable;
+use crate::stable::record::Progress;
+use protocol::Outputs;
+use std::borrow::Cow;
+use types::{RegionId, Timestamp};
+
+/// How many histories that nobody needs any more are folded with each record that is applied.
+const FOLDED: usize = 8;
+
+impl Partition {
+    /// One like this before its recovery.
+    pub(in crate::cops) fn fresh(&self) -> Self {
+        Partition::new(self.topology.clone(), self.region, self.index, self.options)
+    }
+
+    /// It leads no more: what lasted for its life is forgotten.
+    pub(in crate::cops) fn demote(&mut self) {
+        self.life = Life::Recovering;
+        self.equivalents.values_mut().for_each(|equivalent| *equivalent = Equivalent::default());
+        self.checks = Default::default();
+        self.lag = Default::default();
+        self.giver = Default::default();
+        self.expiry = Default::default();
+    }
+
+    /// While another copy takes the state, the horizon stays.
+    pub(in crate::cops) fn lend(&mut self, lent: bool) {
+        self.lent = lent;
+    }
+
+    /// The leader took something from its equivalents that is in no record.
+    pub(in crate::cops) fn is_outdated(&self) -> bool {
+        self.life == Life::Recovering && self.gaps
+    }
+
+    /// Tells the copies that follow how far this one is.
+    pub(super) fn tell_progress(&self, out: &mut Outputs<'_, Node>) {
+        if !self.options.copied {
+            return;
+        }
+        let regions = || self.equivalents.keys().copied();
+        let progress = Progress {
+            installed: self.written.of(self.region),
+            horizon: self.horizon,
+            watershed: self.stable,
+            received: regions().map(|region| (region, self.written.of(region))).collect(),
+            held: regions().map(|region| (region, self.outbox.held_by(region))).collect(),
+            settled: self.answered.settled().collect(),
+        };
+        self.persist(&Record::Common(stable::Record::Progress(Cow::Owned(progress))), out);
+    }
+
+    /// What the leader told.
+    pub(super) fn follow_progress(&mut self, progress: &Progress) {
+        for (region, at) in &progress.received {
+            self.written.set(*region, (*at).max(self.written.of(*region)));
+        }
+        progress
+            .held
+            .iter()
+            .for_each(|(region, at): &(RegionId, Timestamp)| self.outbox.received(*region, *at));
+        for settled in &progress.settled {
+            let _: bool = self.answered.admit(*settled, settled.number, |_| false);
+        }
+        self.raise_stable(progress.watershed);
+        if !self.checkpointing && !self.lent {
+            self.raise_horizon(progress.horizon);
+        }
+    }
+
+    /// Frees some of what is behind the horizon with each record that a following copy applies.
+    pub(super) fn fold_behind(&mut self) {
+        if self.options.copied {
+            self.store.fold_some(FOLDED);
+        }
+    }
+
+    /// Who is told something that is in no version may be told it by a copy that leads no more: the log says first that it does.
+    pub(super) fn confirm(&self, out: &mut Outputs<'_, Node>) {
+        if self.options.copied {
+            self.write_promise(out);
+        }
+    }
+}
