@@ -16,6 +16,7 @@ fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
+        keeps_siblings: options.keep_conflicts,
         ..standard
     }
 }

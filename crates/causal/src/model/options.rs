@@ -60,6 +60,9 @@ pub struct Options {
     /// Writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
+    /// Values of concurrent writes stay beside one another; of a protocol that has a choice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_conflicts: bool,
     /// The names of the regions that are gone for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<String>,
@@ -85,7 +88,7 @@ pub(super) fn refuse_changes(words: &OptionWords<'_>) -> Result<(), Error> {
         "COPIES" => "COPIES stays: groups do not change their members yet",
         "PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
         "TRANSACTIONS" => "TRANSACTIONS stays: what versions depend on is kept from the first write on",
-        "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
+        "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded or kept",
         _ => return Err(words.options[0].unknown(NAME, &KNOWN)),
     };
     Err(Error::err(format!("{reason}; create another keyspace and copy")))
@@ -106,6 +109,7 @@ impl Options {
             copies: 1,
             regions: regions.collect(),
             ignore_conflicts: false,
+            keep_conflicts: false,
             evicted: Vec::new(),
         };
         let (mut protocol, mut conflicts) = (None, None);
@@ -115,7 +119,7 @@ impl Options {
                 "REPLICAS" => options.replicas = Some(word.number()?),
                 "COPIES" => options.copies = word.number()?,
                 "TRANSACTIONS" => options.transactions = word.one_of(&["off", "on"])? == 1,
-                "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore"])?),
+                "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore", "keep"])?),
                 "PROTOCOL" => {
                     let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc, Protocol::Cops];
                     protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
@@ -126,6 +130,7 @@ impl Options {
         let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
         options.protocol = protocol.unwrap_or(usual);
         options.ignore_conflicts = conflicts == Some(1);
+        options.keep_conflicts = conflicts == Some(2);
         Ok(options)
     }
 
@@ -157,6 +162,13 @@ impl Options {
         if self.transactions && self.protocol != Protocol::Cops {
             return Err(format!(
                 "TRANSACTIONS is of PROTOCOL cops; PROTOCOL {} has transactions anyway: leave it out",
+                self.protocol.name()
+            ));
+        }
+        if self.keep_conflicts && self.protocol != Protocol::Cops {
+            return Err(format!(
+                "CONFLICTS keep is of PROTOCOL cops; PROTOCOL {} lets the last writer win: take CONFLICTS record, which lists \
+                 what that costs",
                 self.protocol.name()
             ));
         }
@@ -309,6 +321,12 @@ impl Options {
         if self.protocol == Protocol::Cops {
             let transactions = if self.transactions { "on" } else { "off" };
             properties.push(("transactions", Property::from(transactions)));
+            let conflicts = match (self.keep_conflicts, self.ignore_conflicts) {
+                (true, _) => "keep",
+                (_, true) => "ignore",
+                _ => "record",
+            };
+            properties.push(("conflicts", Property::from(conflicts)));
         }
         if self.is_copied() {
             properties.push(("copies", Property::Number(u64::from(self.copies))));

@@ -83,6 +83,9 @@ fn cops_is_created_without_what_it_does_not_have() {
     assert!(check(&[cops, (b"REPLICAS", b"1")]).unwrap_err().contains("every partition in every region"));
     assert!(!check(&[cops]).unwrap().ignore_conflicts, "conflicts are listed unless that is refused");
     assert!(check(&[cops, (b"CONFLICTS", b"ignore")]).unwrap().ignore_conflicts);
+    let keep: (&[u8], &[u8]) = (b"CONFLICTS", b"keep");
+    assert!(check(&[cops, keep]).unwrap().keep_conflicts);
+    assert!(check(&[keep]).unwrap_err().contains("CONFLICTS keep is of PROTOCOL cops"));
     let many = created(&[], &[cops]).unwrap().check(&cluster(&[1; 9]));
     assert!(many.unwrap_err().contains("at most 8 regions"));
     let stored = store(&check(&[cops, on]).unwrap());

@@ -35,6 +35,7 @@ fn options(replicas: Option<u16>, copies: u16) -> Options {
         copies,
         regions: Vec::new(),
         ignore_conflicts: false,
+        keep_conflicts: false,
         evicted: Vec::new(),
     }
 }

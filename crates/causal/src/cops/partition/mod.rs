@@ -325,7 +325,10 @@ fn new_store(topology: &Topology, options: &Options) -> Store<Stamp> {
     let mut store = Store::new(topology.seed, Stamp::default());
     store.merge_by(sight::<Cut>);
     if options.conflict_bytes > 0 {
-        store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+        // Siblings are values of clients: none is dropped.
+        let bytes = if options.keeps_siblings { usize::MAX } else { options.conflict_bytes };
+        let until_replaced = options.keeps_siblings && !options.mutants.has(Mutant::OnePrevious);
+        store.list_losses_by(LossOptions { name: Stamp::name, bytes, until_replaced });
     }
     store
 }

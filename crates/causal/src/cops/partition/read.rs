@@ -87,8 +87,23 @@ impl Partition {
         causes.cloned().unwrap_or_default()
     }
 
-    /// Evaluates an operation on a state; without a version, the latest.
+    /// Evaluates an operation on a state; without a version, the latest. What has concurrent values is answered by these.
     pub(super) fn evaluate(
+        &mut self,
+        version: Option<Entries>,
+        evaluation: &Evaluation<'_, Entries>,
+        ahead: &mut Ahead,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Result<Vec<Box<[u8]>>, Malformed> {
+        if self.options.keeps_siblings && self.answer_siblings(version, evaluation, reply)? {
+            return Ok(Vec::new());
+        }
+        self.evaluate_shown(version, evaluation, ahead, random, reply)
+    }
+
+    /// The same on the value that is shown.
+    fn evaluate_shown(
         &mut self,
         version: Option<Entries>,
         evaluation: &Evaluation<'_, Entries>,
