@@ -17,7 +17,7 @@ def regions():
     """Three regions, the way between b and c slow; COPS and COPS-GT, of eight partitions each."""
     with Cluster(3, 1, "--delay", f"b-c={SLOW_MS}ms") as cluster:
         with cluster["a/1"].client() as client:
-            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on")):
+            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on"), ("kept", "CONFLICTS", "keep")):
                 client.execute_command(
                     "KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PROTOCOL", "cops", "PARTITIONS", "8", *options
                 )
@@ -136,6 +136,60 @@ def test_a_connection_has_several_contexts(regions):
         client.execute_command("CONTEXT", "DROP", number)
         with pytest.raises(redis.exceptions.ResponseError, match=f"no context {number}"):
             client.execute_command("CONTEXT", "USE", number)
+
+
+def write_apart(regions, clients, values) -> None:
+    """Each region writes while it is cut off from the others."""
+    cuts = ("a b", "a c", "b c")
+    for cut in cuts:
+        regions.do(f"cut {cut}")
+    try:
+        for client, value in zip(clients, values):
+            client.set("cart", value)
+    finally:
+        regions.do("heal")
+
+
+def test_a_lost_write_is_listed_in_every_region(regions):
+    clients = [session(regions, region) for region in REGIONS]
+    write_apart(regions, clients, ["one", "two", "three"])
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1]) == 2)
+    kept = clients[0].get("cart")
+    assert {client.get("cart") for client in clients} == {kept}
+    listed = [client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1] for client in clients]
+    lost = [{entry["lost"]["value"] for entry in entries} for entries in listed]
+    assert lost == [{"one", "two", "three"} - {kept}] * 3
+    assert clients[1].execute_command("CONFLICTS", "RESOLVE", "KEY", "cart") == 2
+    for client in clients:
+        wait_until(lambda: client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1] == [])
+        client.close()
+
+
+def test_siblings_are_kept_until_a_write_settles_them(regions):
+    clients = [session(regions, region, "kept") for region in REGIONS]
+    values = {"bread", "milk", "eggs"}
+    write_apart(regions, clients, sorted(values))
+
+    def siblings(client) -> list[dict]:
+        return client.execute_command("CONFLICTS", "OF", "cart")
+
+    for client in clients:
+        wait_until(lambda: {entry["value"] for entry in siblings(client)} == values)
+        assert {entry["region"] for entry in siblings(client)} == set(REGIONS)
+        for command in (("GET", "cart"), ("APPEND", "cart", "more"), ("GETSET", "cart", "x")):
+            with pytest.raises(redis.exceptions.ResponseError, match="SIBLINGS 'cart' has 3 concurrent values"):
+                client.execute_command(*command)
+        assert client.exists("cart") == 1
+    regions.do("kill b/1", "restart b/1")
+    clients[1].close()
+    clients[1] = session(regions, "b", "kept")
+    wait_until(lambda: {entry["value"] for entry in siblings(clients[1])} == values)
+    clients[0].set("cart", "all of it")
+    for client in clients:
+        wait_until(lambda: [entry["value"] for entry in siblings(client)] == ["all of it"])
+        assert client.get("cart") == "all of it"
+        client.close()
 
 
 def test_keys_are_read_together(regions):
