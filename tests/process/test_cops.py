@@ -10,6 +10,14 @@ from harness import wait_until
 
 REGIONS = "abc"
 SLOW_MS = 150
+GREATEST = """
+function resolve(key, conflict)
+  local one, other = conflict.branches[1], conflict.branches[2]
+  if one > other then return one end
+  return other
+end
+"""
+MERGED = ("merged", "CONFLICTS", "handler", "HANDLER", GREATEST)
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +25,7 @@ def regions():
     """Three regions, the way between b and c slow; COPS and COPS-GT, of eight partitions each."""
     with Cluster(3, 1, "--delay", f"b-c={SLOW_MS}ms") as cluster:
         with cluster["a/1"].client() as client:
-            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on"), ("kept", "CONFLICTS", "keep")):
+            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on"), ("kept", "CONFLICTS", "keep"), MERGED):
                 client.execute_command(
                     "KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PROTOCOL", "cops", "PARTITIONS", "8", *options
                 )
@@ -39,6 +47,11 @@ def test_the_region_says_which_protocol_it_has(regions):
     [
         (("REPLICAS", "2"), "every partition in every region"),
         (("COPIES", "3"), "no copies yet"),
+        (("CONFLICTS", "handler"), "go together"),
+        (
+            ("CONFLICTS", "handler", "HANDLER", "function resolve(key, c) return c.branches[1] end"),
+            r"HANDLER: it is not commutative.* merge\('",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(regions, options, reason):
@@ -189,6 +202,19 @@ def test_siblings_are_kept_until_a_write_settles_them(regions):
     for client in clients:
         wait_until(lambda: [entry["value"] for entry in siblings(client)] == ["all of it"])
         assert client.get("cart") == "all of it"
+        client.close()
+
+
+def test_a_handler_merges_siblings_where_they_are_read(regions):
+    clients = [session(regions, region, "merged") for region in REGIONS]
+    write_apart(regions, clients, ["3", "9", "5"])
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "OF", "cart")) == 3)
+        assert client.get("cart") == "9"
+    assert clients[2].incr("cart") == 10
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "OF", "cart")) == 1)
+        assert client.get("cart") == "10"
         client.close()
 
 

@@ -11,7 +11,7 @@ const SIBLINGS: Operation<'static> = Operation::Key(of_key::Operation::Siblings)
 const EXISTS: Operation<'static> = Operation::Key(of_key::Operation::Exists);
 const RESOLVE: Operation<'static> = Operation::Key(of_key::Operation::Resolve { losses: Items::NONE });
 
-fn append(value: &str) -> Operation<'_> {
+pub fn append(value: &str) -> Operation<'_> {
     Operation::Register(register::Operation::Append { value: value.as_bytes() })
 }
 
@@ -24,7 +24,7 @@ fn listed(world: &World, region: u16) -> Vec<String> {
 }
 
 /// So many regions write a key that all of them have, without seeing one another, each once.
-fn write_apart(world: &mut World, regions: u16, key: &str) {
+pub fn write_apart(world: &mut World, regions: u16, key: &str) {
     set(world, client(0, 9), key, "old");
     world.run_ms(300);
     (0..regions).for_each(|one| (one + 1..regions).for_each(|other| world.cut(one, other)));
@@ -97,12 +97,12 @@ fn a_keyspace_that_ignores_conflicts_lists_none() {
 }
 
 /// COPS-CD that keeps concurrent values.
-fn keeping(transactions: bool, mutant: Option<Mutant>) -> Options {
+pub fn keeping(transactions: bool, mutant: Option<Mutant>) -> Options {
     Options { keeps_siblings: true, ..options(transactions, mutant) }
 }
 
 /// The values of a key as a client is told them: the one that is shown, then the others.
-fn siblings(world: &mut World, client: Client, key: &str) -> Vec<String> {
+pub fn siblings(world: &mut World, client: Client, key: &str) -> Vec<String> {
     let told = client.one(world, key, SIBLINGS);
     let words: Vec<&str> = told.split('"').collect();
     let value = |pair: &[&str]| (pair[0] == "value").then(|| pair[1].to_owned());
