@@ -28,7 +28,7 @@ static CONFLICTS: &[Command] = &[
     Command::new("conflicts|list", -2, OPERATOR, "anabranch 0.1.0", "Lists writes of the causal keyspace that were lost to concurrent ones, with both values, regions and times: CONFLICTS LIST [CURSOR cursor] [MATCH pattern] [COUNT count]", Data(list)),
     Command::new("conflicts|count", 2, OPERATOR, "anabranch 0.1.0", "Counts the lost writes that are listed, and those that were dropped because the list was full", Data(count)),
     Command::new("conflicts|resolve", -4, OPERATOR, "anabranch 0.1.0", "Takes lost writes off the list, in every region: CONFLICTS RESOLVE ID id [id ...], or KEY key [key ...] for all that are known of a key; replies how many there were", Data(resolve)),
-    Command::new("conflicts|of", 3, READONLY, "anabranch 0.1.0", "Tells every value of a key in a keyspace with CONFLICTS keep, with regions and times: first the one that is shown, then those of concurrent writes", Data(of)).keys(2, 2, 1),
+    Command::new("conflicts|of", 3, READONLY, "anabranch 0.1.0", "Tells every value of a key in a keyspace with CONFLICTS keep or handler, with regions and times: first the one that is shown, then those of concurrent writes", Data(of)).keys(2, 2, 1),
     Command::new("conflicts|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
