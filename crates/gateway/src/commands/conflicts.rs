@@ -126,7 +126,7 @@ impl Listing {
 fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
     use datatypes::merge::LostPart;
     let (part, element): (_, Option<Cow<'_, [u8]>>) = match &conflict.part {
-        LostPart::Value => ("value", None),
+        LostPart::Value | LostPart::Whole => ("value", None),
         LostPart::Field { field } => ("field", Some(field.into())),
         LostPart::Score { member } => ("score", Some(member.into())),
         LostPart::Contents => ("contents", None),

@@ -88,8 +88,8 @@ impl Partition {
         siblings: &[LostWrite<Stamp>],
     ) -> Result<Box<[u8]>, String> {
         let handler = self.handler.as_ref().ok_or_else(String::new)?;
-        if !is_register {
-            return Err(", and the one that is shown is no string, which the handler could merge".to_owned());
+        if !is_register || siblings.iter().any(|loss| loss.part == LostPart::Whole) {
+            return Err(", and one is no string, which the handler could merge".to_owned());
         }
         let values = siblings.iter().map(|loss| &*loss.value).chain([shown]);
         let merged = merge_all(&**handler, key, values);
@@ -102,7 +102,7 @@ impl Partition {
     fn siblings(&self, hash: KeyHash, key: &[u8], version: Option<Entries>) -> Vec<LostWrite<Stamp>> {
         let visible = |stamp: &Stamp| version.is_none_or(|version| stamp.at <= version.of(stamp.region));
         let mut siblings = self.store.siblings(hash, key, &visible);
-        siblings.retain(|loss| loss.part == LostPart::Value);
+        siblings.retain(|loss| matches!(loss.part, LostPart::Value | LostPart::Whole));
         siblings
     }
 
