@@ -4,10 +4,11 @@ use super::copied::host_groups;
 use super::hosting::{Evicting, Eviction, Kept, Made, age_ms, host_each};
 use super::options::Options;
 use super::placement::topology;
-use crate::cops::{self, Message, Node, Partition};
+use crate::cops::{self, Handler, Message, Node, Partition};
 use protocol::Durability;
 use protocol::hosted::{Backlog, Hosted, Lag, Place};
 use protocol::model::StoredOptions;
+use std::sync::Arc;
 use types::WallTime;
 
 /// How nodes are set up in a process. What a copy says waits for the group's log, however durable that is at each of them.
@@ -20,17 +21,26 @@ fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
         queue_bytes: place.life.region_queue_bytes,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
         copied,
+        keeps_siblings: options.keep_conflicts,
         ..standard
     }
 }
 
 /// The instances of a keyspace in a process.
-pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+pub(super) fn host_cops(
+    options: &Options,
+    handler: Option<Arc<dyn Handler>>,
+    place: &Place<'_>,
+) -> Box<dyn Hosted> {
     let (topology, life, set_up) = (topology(options, place), place.life, set_up(options, place));
     let (process, incarnation) = (life.process, life.incarnation);
     let made = Made {
         coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),
-        partition: |partition| Node::partition(topology.clone(), life.region, partition, set_up),
+        partition: |partition| {
+            let mut node = Node::partition(topology.clone(), life.region, partition, set_up);
+            node.set_handler(handler.clone());
+            node
+        },
     };
     match options.is_copied() {
         true => host_groups(options, &topology, place, made),

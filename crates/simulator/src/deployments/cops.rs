@@ -1,4 +1,5 @@
-//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything; also with copies of every partition.
+//! COPS, COPS-GT and COPS-CD, laid out like Wren: two or three regions that hold everything; also with copies of every
+//! partition.
 
 use super::causal::{PoccDeployment, WrenDeployment, told};
 use super::copies::{WrenCopiesDeployment, region_of};
@@ -33,6 +34,11 @@ impl CopsDeployment {
     /// COPS-GT.
     pub fn transactional() -> Self {
         Self::new(Options { transactions: true, ..Options::default() })
+    }
+
+    /// COPS-CD that keeps concurrent values.
+    pub fn keeping() -> Self {
+        Self::new(Options { keeps_siblings: true, ..Options::default() })
     }
 }
 
@@ -73,6 +79,10 @@ impl Deployment for CopsDeployment {
 
     fn lists_losses(&self) -> bool {
         true
+    }
+
+    fn keeps_siblings(&self) -> bool {
+        self.options.keeps_siblings
     }
 
     fn losses(&self, instance: &Node) -> Option<Vec<ListedLoss>> {

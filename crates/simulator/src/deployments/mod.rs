@@ -25,6 +25,7 @@ pub use tardis::TardisDeployment;
 pub const NAMES: &[&str] = &[
     "bpr",
     "cops",
+    "cops-cd",
     "cops-copies",
     "cops-gt",
     "cops-gt-copies",
@@ -61,6 +62,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
         "bpr" => Some(task.perform(BlockingDeployment::default)),
         "cops" => Some(task.perform(CopsDeployment::default)),
+        "cops-cd" => Some(task.perform(CopsDeployment::keeping)),
         "cops-copies" => Some(task.perform(CopsCopiesDeployment::default)),
         "cops-gt-copies" => Some(task.perform(CopsCopiesDeployment::transactional)),
         "cops-gt" => Some(task.perform(CopsDeployment::transactional)),

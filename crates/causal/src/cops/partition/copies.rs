@@ -46,7 +46,7 @@ impl Partition {
     }
 
     /// Tells the copies that follow how far this one is.
-    pub(super) fn tell_progress(&self, out: &mut Outputs<'_, Node>) {
+    pub(super) fn tell_progress(&mut self, out: &mut Outputs<'_, Node>) {
         if !self.options.copied {
             return;
         }
@@ -88,7 +88,7 @@ impl Partition {
     }
 
     /// Who is told something that is in no version may be told it by a copy that leads no more: the log says first that it does.
-    pub(super) fn confirm(&self, out: &mut Outputs<'_, Node>) {
+    pub(super) fn confirm(&mut self, out: &mut Outputs<'_, Node>) {
         if self.options.copied {
             self.write_promise(out);
         }

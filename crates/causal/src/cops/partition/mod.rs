@@ -19,7 +19,7 @@ mod write;
 use super::dependencies::Causes;
 use super::message::{GetOutcome, Message, PutOutcome};
 use super::record::{Fence, Record, Written};
-use super::{Cut, Entries, Mutant, Node, Options, Stamp, Timer};
+use super::{Cut, Entries, Handler, Mutant, Node, Options, Stamp, Timer};
 use crate::stable::stamp::sight;
 use crate::stable::{Decisions, KeyEffects, Topology, effect};
 use check::Checks;
@@ -32,6 +32,7 @@ use replicate::Equivalent;
 use replication::Outbox;
 use replication::transfer::Giver;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::{Error, ErrorCode, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
@@ -96,6 +97,8 @@ pub struct Partition {
     expiry: Expiry,
     /// What has been written of this region's versions since somebody asked; see [`Options::claims`].
     versions: Vec<(Stamp, Vec<KeyEffects>)>,
+    /// What concurrent values of a key come to; without, they are told.
+    pub(super) handler: Option<Arc<dyn Handler>>,
 }
 
 impl std::fmt::Debug for Partition {
@@ -149,6 +152,7 @@ impl Partition {
             fence: Fence::default(),
             expiry: Expiry::default(),
             versions: Vec::new(),
+            handler: None,
             topology,
         }
     }
@@ -343,7 +347,10 @@ fn new_store(topology: &Topology, options: &Options) -> Store<Stamp> {
     let mut store = Store::new(topology.seed, Stamp::default());
     store.merge_by(sight::<Cut>);
     if options.conflict_bytes > 0 {
-        store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+        // Siblings are values of clients: none is dropped.
+        let bytes = if options.keeps_siblings { usize::MAX } else { options.conflict_bytes };
+        let until_replaced = options.keeps_siblings && !options.mutants.has(Mutant::OnePrevious);
+        store.list_losses_by(LossOptions { name: Stamp::name, bytes, until_replaced });
     }
     store
 }

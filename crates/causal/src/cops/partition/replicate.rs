@@ -90,7 +90,7 @@ impl Partition {
         self.written.set(self.region, bound.max(self.written.of(self.region)));
     }
 
-    pub(super) fn write_promise(&self, out: &mut Outputs<'_, Node>) {
+    pub(super) fn write_promise(&mut self, out: &mut Outputs<'_, Node>) {
         let promise = stable::Record::Promise { until: self.promised, observed: Timestamp::ZERO };
         self.persist(&Record::Common(promise), out);
     }
