@@ -108,7 +108,7 @@ pub enum Message {
         written: Entries,
     },
     /// Partition that lost records to its equivalents and to the partitions of its region: what do you have, and what have you heard of
-    /// me (Corrections 67)?
+    /// me (Corrections 67)? Then to the partitions of the regions that have given: what must my region have, too?
     Recall,
     /// The answer to `Recall`. What an equivalent names stays to be given for a while.
     Recalled {
@@ -116,8 +116,10 @@ pub enum Message {
         written: Entries,
         /// Up to here everything is in the cells.
         horizon: Timestamp,
-        /// No time was ever heard of the asker that is above.
+        /// No time of the asker was ever heard that is above.
         highest: Timestamp,
+        /// Of each region the last version that is visible, if some region may lack it.
+        shown: Entries,
     },
     /// To an equivalent: give me your state.
     Ask {
@@ -133,6 +135,11 @@ pub enum Message {
         /// Its giver's horizon. If it has moved, the transfer begins again.
         horizon: Timestamp,
     },
+    /// To an equivalent that has less than it had acknowledged: take my state, the writes are no longer queued.
+    Behind {
+        /// What was placed up to here.
+        up_to: Timestamp,
+    },
 }
 wire_enum!(Message {
     0 => Get { id, round, version, now_millis, parts, whole },
@@ -145,9 +152,10 @@ wire_enum!(Message {
     7 => DepCheck { versions },
     8 => DepChecked { written },
     9 => Recall,
-    10 => Recalled { written, horizon, highest },
+    10 => Recalled { written, horizon, highest, shown },
     11 => Ask { ask, above },
     12 => Piece { piece, horizon },
+    13 => Behind { up_to },
 });
 
 /// What came of a `Get`.

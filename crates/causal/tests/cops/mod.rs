@@ -16,6 +16,7 @@ mod mutants;
 #[allow(clippy::duplicate_mod, reason = "the same operations")]
 #[path = "../wren/operations.rs"]
 mod operations;
+mod outages;
 mod recovery;
 mod refill;
 mod refusals;

@@ -15,9 +15,11 @@ fn world(protocol: Protocol) -> World {
         copies: 1,
         regions: Vec::new(),
         ignore_conflicts: false,
+        keep_conflicts: false,
+        handler: None,
         evicted: Vec::new(),
     };
-    let mut world = World::new(|place| Causal.host(&store(&options), place).unwrap());
+    let mut world = World::new(|place| Causal::BARE.host(&store(&options), place).unwrap());
     world.pass(500);
     let written = world.set(1, b"logged");
     world.pass(500);

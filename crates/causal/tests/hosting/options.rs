@@ -86,7 +86,7 @@ fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
 fn a_region_is_evicted_from_copies_of_wren_only() {
     for (protocol, evicts) in [("wren", true), ("paris", false), ("pocc", false), ("cops", false)] {
         let options = created(&[], &[(b"COPIES", b"3"), (b"PROTOCOL", protocol.as_bytes())]).unwrap();
-        let evicted = Causal.note_eviction(&store(&options), "r1", "r0", &cluster(&[3, 3]));
+        let evicted = Causal::BARE.note_eviction(&store(&options), "r1", "r0", &cluster(&[3, 3]));
         assert_eq!(evicted.is_ok(), evicts, "{protocol}");
     }
 }

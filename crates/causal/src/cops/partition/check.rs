@@ -26,14 +26,9 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// What the other partitions of the region have said that they have written.
-    pub(super) fn told(&self) -> impl Iterator<Item = &Entries> {
-        self.told.values()
-    }
-
-    /// True if a partition has said that it has written these versions.
-    pub(super) fn has(&self, partition: u16, versions: &[(RegionId, Timestamp)]) -> bool {
-        self.told.get(&partition).is_some_and(|told| covers(told, versions.iter().copied()))
+    /// What another partition of the region has said that it has written.
+    pub(super) fn told(&self, partition: u16) -> Entries {
+        self.told.get(&partition).copied().unwrap_or_default()
     }
 }
 

@@ -14,7 +14,6 @@ use crate::stable;
 use crate::stable::record::Progress;
 use protocol::Outputs;
 use std::borrow::Cow;
-use types::{RegionId, Timestamp};
 
 /// How many histories that nobody needs any more are folded with each record that is applied.
 const FOLDED: usize = 8;
@@ -45,32 +44,26 @@ impl Partition {
         self.life == Life::Recovering && self.gaps
     }
 
-    /// Tells the copies that follow how far this one is.
+    /// Logs what no other record says: what other regions have told, and for the copies that follow how far this one is.
     pub(super) fn tell_progress(&mut self, out: &mut Outputs<'_, Node>) {
-        if !self.options.copied {
-            return;
-        }
         let regions = || self.equivalents.keys().copied();
-        let progress = Progress {
-            installed: self.written.of(self.region),
-            horizon: self.horizon,
-            watershed: self.stable,
+        let mut progress = Progress {
             received: regions().map(|region| (region, self.written.of(region))).collect(),
             held: regions().map(|region| (region, self.outbox.held_by(region))).collect(),
-            settled: self.answered.settled().collect(),
+            ..Progress::default()
         };
+        if self.options.copied {
+            progress.installed = self.written.of(self.region);
+            (progress.horizon, progress.watershed) = (self.horizon, self.stable);
+            progress.settled = self.answered.settled().collect();
+        }
         self.persist(&Record::Common(stable::Record::Progress(Cow::Owned(progress))), out);
     }
 
-    /// What the leader told.
+    /// What the log tells of that.
     pub(super) fn follow_progress(&mut self, progress: &Progress) {
-        for (region, at) in &progress.received {
-            self.written.set(*region, (*at).max(self.written.of(*region)));
-        }
-        progress
-            .held
-            .iter()
-            .for_each(|(region, at): &(RegionId, Timestamp)| self.outbox.received(*region, *at));
+        progress.received.iter().for_each(|(origin, up_to)| self.recover_received(*origin, *up_to));
+        progress.held.iter().for_each(|(peer, up_to)| self.outbox.received(*peer, *up_to));
         for settled in &progress.settled {
             let _: bool = self.answered.admit(*settled, settled.number, |_| false);
         }

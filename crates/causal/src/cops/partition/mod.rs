@@ -27,13 +27,13 @@ use collect::Lag;
 use expire::Expiry;
 use mvcc::{LossOptions, Remains, Store};
 use protocol::{Input, Now, Outputs, Unlogged};
-use refill::Refill;
+use refill::{Catching, Refill, Told};
 use replicate::Equivalent;
 use replication::Outbox;
 use replication::transfer::Giver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Error, ErrorCode, HybridClock, Instant, NodeId, RegionId, Rng, Timestamp};
+use types::{Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub struct Partition {
     answered: Decisions<PutOutcome>,
     /// Every version of each region up to here is written here, and none will be placed below any more.
     written: Entries,
+    /// Of each region the last version that is visible and that some region may lack: no time that was only heard.
+    shown: Entries,
     equivalents: BTreeMap<RegionId, Equivalent>,
     /// What other regions may lack of this one's versions.
     outbox: Outbox<Written>,
@@ -89,9 +91,8 @@ pub struct Partition {
     remains: Option<Remains<Stamp>>,
     /// The log tells of gaps, and no checkpoint of what filled them.
     gaps: bool,
-    /// What the other partitions of the region must have written before it serves again, and when they were asked for it.
-    needed: Timestamp,
-    caught_up: Option<Instant>,
+    /// What it waits for before it serves again.
+    catching: Catching,
     /// What was first asked for before may have been done and is forgotten.
     fence: Fence,
     expiry: Expiry,
@@ -133,6 +134,7 @@ impl Partition {
             store,
             answered: Decisions::default(),
             written,
+            shown: Entries::default(),
             equivalents: others.iter().map(|other| (*other, Equivalent::default())).collect(),
             // What it would drop nobody could be given any more: writes are refused before.
             outbox: Outbox::new(others, usize::MAX, 0),
@@ -147,8 +149,7 @@ impl Partition {
             refill: None,
             remains: None,
             gaps: false,
-            needed: Timestamp::ZERO,
-            caught_up: None,
+            catching: Catching::default(),
             fence: Fence::default(),
             expiry: Expiry::default(),
             versions: Vec::new(),
@@ -247,8 +248,8 @@ impl Partition {
     ) {
         let (node, from) = (from, from.address());
         match message {
-            Message::Recalled { written, horizon, highest } => {
-                self.on_recalled(now, from, (written, horizon, highest), random, out);
+            Message::Recalled { written, horizon, highest, shown } => {
+                self.on_recalled(now, from, &Told { written, horizon, highest, shown }, random, out);
             }
             Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
             Message::Received { up_to } => self.on_received(from, up_to, out),
@@ -259,8 +260,6 @@ impl Partition {
             Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
             Message::Recall => self.on_recall(now, node, out),
             Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
-            _ if self.life == Life::Taking => {}
-            Message::Get { .. } => self.on_get(from, message, random, out),
             Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
                 let stamp = Stamp { at, transaction: id, region: origin, depends_on: observed };
                 self.on_replicate(now, Written { stamp, nearest, causes, effects }, out);
@@ -268,6 +267,9 @@ impl Partition {
             Message::Heartbeat { origin, at, received, written } => {
                 self.on_heartbeat(now, origin, at, received, written, out);
             }
+            _ if self.life == Life::Taking => {}
+            Message::Behind { up_to } => self.on_behind(now, from, up_to, random, out),
+            Message::Get { .. } => self.on_get(from, message, random, out),
             Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
             Message::DepChecked { written } => self.on_dep_checked(now, from, written, out),
             Message::GetResp { .. } | Message::PutResp { .. } => {}
@@ -282,6 +284,7 @@ impl Partition {
         if self.options.claims && stamp.region == self.region {
             self.versions.push((stamp, written.effects.clone()));
         }
+        self.note_shown(stamp);
         if stamp <= Stamp::last_at(self.horizon) {
             return;
         }
@@ -294,6 +297,10 @@ impl Partition {
                 self.store.commit(hash, &of_key.key, stamp, &effect);
             }
         }
+    }
+
+    fn note_shown(&mut self, stamp: Stamp) {
+        self.shown.set(stamp.region, stamp.at.max(self.shown.of(stamp.region)));
     }
 
     fn persist(&mut self, record: &Record<'_>, out: &mut Outputs<'_, Node>) {
@@ -319,22 +326,26 @@ impl Partition {
             self.index,
             self.topology.name(self.region)
         );
-        let silent = self.silent();
-        match (self.equivalents.is_empty(), silent.is_empty()) {
-            (true, _) => format!(
+        if self.equivalents.is_empty() {
+            return format!(
                 "{what}, and no other region has them; nothing was done; restore the data directory, or start its process once with \
                  --accept-loss to go on with what is left"
-            ),
-            (false, true) => format!(
-                "{what} and is taking them from its peers, or waits until its region is as far; nothing was done; try again soon"
-            ),
-            (false, false) => {
-                format!(
-                    "{what} and waits for {}; nothing was done; try again when they answer",
-                    silent.join(", ")
-                )
-            }
+            );
         }
+        let (silent, behind) = (self.silent().join(", "), self.behind().join(", "));
+        let waits = match (self.life == Life::Catching, silent.is_empty()) {
+            (true, _) if !behind.is_empty() => {
+                format!("has taken them from its peers, and waits until {behind}")
+            }
+            (false, false) => format!("waits for {silent}"),
+            _ => {
+                return format!("{what} and is taking them from its peers; nothing was done; try again soon");
+            }
+        };
+        format!(
+            "{what} and {waits}; nothing was done; try again when they answer, or start its process once with --accept-loss if \
+             they are gone for good"
+        )
     }
 
     fn has(&self, mutant: Mutant) -> bool {

@@ -103,9 +103,8 @@ impl Partition {
                 Whole::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
                 whole => count_or_scan(&self.store, whole, now_millis),
             });
-            // Which keys there are follows from everything that is written.
-            let regions = self.topology.regions.len();
-            for (region, at) in (0u16..).map(RegionId).zip(self.written.by_region(regions)) {
+            // Which keys there are follows from all that is visible, and from no time that was only heard.
+            for (region, at) in (0u16..).map(RegionId).zip(self.shown.named().iter().copied()) {
                 self.depend(region, at, &mut seen);
             }
         }

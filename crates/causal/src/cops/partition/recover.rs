@@ -1,6 +1,7 @@
 //! The log and the checkpoint. The log holds what is written here, of this region and of others, each with everything that others
-//! are told of it; what has arrived and waits is sent again. Times that were heard are not logged: of a region everything up to its
-//! last write is known to be here. What this life stamps is above every promise of the earlier ones.
+//! are told of it; what has arrived and waits is sent again. Times that were heard are logged with each promise: what is written
+//! here of each region, and what each equivalent holds, so that no later life keeps that for it. What this life stamps is above
+//! every promise of the earlier ones; it knows nothing of other regions' clocks.
 //!
 //! A checkpoint begins with everything but the keys, then tells key by key the cell at the horizon and the effects above it; the
 //! horizon stays meanwhile. A record logged after its beginning may be in it already: an effect counts once.
@@ -28,6 +29,7 @@ impl Partition {
             let bytes = reader.bytes()?;
             match Record::decode(&mut Reader::new(bytes))? {
                 Record::Common(stable::Record::Kept { key, stamp, effect }) => {
+                    self.note_shown(stamp);
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         full.put_into(&mut self.store);
                     }
@@ -50,6 +52,7 @@ impl Partition {
     fn recover_record(&mut self, record: Record<'static>) -> Result<(), Malformed> {
         match record {
             Record::Put(written, put) => {
+                self.clock.recover(written.stamp.at);
                 self.recover_written(&written);
                 let Stamp { at, transaction, region, .. } = written.stamp;
                 let mut put = put.into_owned();
@@ -73,9 +76,20 @@ impl Partition {
     }
 
     fn recover_written(&mut self, written: &Written) {
-        self.clock.recover(written.stamp.at);
+        let before = self.written;
         self.note_causes(written);
         self.show(written);
+        if self.gaps {
+            // It was written on top of what no log holds.
+            self.written = before;
+        }
+    }
+
+    /// Everything of a region up to here is here, unless what the log relies on is in no log.
+    pub(super) fn recover_received(&mut self, origin: RegionId, up_to: Timestamp) {
+        if !self.gaps {
+            self.written.set(origin, up_to.max(self.written.of(origin)));
+        }
     }
 
     fn recover_common(&mut self, record: stable::Record<'static, Entries>) -> Result<(), Malformed> {
@@ -86,10 +100,9 @@ impl Partition {
             }
             stable::Record::Gaps { filled } => self.gaps = !filled,
             stable::Record::Horizon { at } => self.raise_horizon(at),
-            stable::Record::Received { origin, up_to, .. } => {
-                self.written.set(origin, up_to.max(self.written.of(origin)));
-            }
+            stable::Record::Received { origin, up_to, .. } => self.recover_received(origin, up_to),
             stable::Record::Progress(progress) => self.follow_progress(&progress),
+            stable::Record::Dropped { until } => self.outbox.drop_through(until),
             stable::Record::State { key, cell } => {
                 self.store.restore(&key, Stamp::last_at(self.horizon), stable::record::cell(&cell)?);
             }
@@ -162,7 +175,7 @@ impl Partition {
         }
         self.checkpoint_causes(chunk);
         if self.gaps {
-            let filled = matches!(self.life, Life::Catching | Life::Serving);
+            let filled = self.life == Life::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
         record::put(chunk, &Record::Fence(self.fence));
@@ -172,8 +185,10 @@ impl Partition {
     }
 
     /// The writes of this region after a place that some region may lack; returns where to go on: half of a place, so that it
-    /// never looks like a cursor of a key.
+    /// never looks like a cursor of a key. Each piece says what is no longer kept, which is in no log either.
     fn checkpoint_outgoing(&self, after: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+        let until = self.outbox.dropped();
+        record::put(chunk, &Record::Common(stable::Record::Dropped { until }));
         let mut last = after;
         for (at, _, written) in self.outbox.after(after) {
             if chunk.len() >= CHUNK_BYTES && at.0 >> 1 > last.0 >> 1 {

@@ -4,16 +4,20 @@
 //!   Recall ---> every equivalent, every partition of the region      Recalled: what is written, the horizon, what was heard
 //!   Ask ------> the equivalent with the highest horizon: everything  Piece ...
 //!   Ask ------> each other one: effects above that horizon           Piece ...
+//!   Recall ---> the other partitions of the givers' regions          Recalled: the versions that are visible there
 //! ```
 //!
 //! A horizon is complete: its cells hold every effect at or below of every region. So the highest one's cells with, above it,
 //! everything that any equivalent has written is everything that any of them had when it was asked. What some of them have of this
 //! region's own writes, and others lack, is queued for these. What such a write depends on is forgotten: it is sent as one that depends
-//! on everything before it.
+//! on every version before it that is visible where it was found.
 //!
-//! What was taken may depend on what other partitions of the region have not written yet. So the partition takes part in everything, but
-//! serves no clients until all others have written as much. Partitions that lost records together count what each has taken: none of
-//! them shows less to anybody.
+//! What was taken may depend on what other partitions of the region have not written yet: on no more than what is visible of these in
+//! the regions that gave it. So the partition takes part in everything, but serves no clients until all others have written as much.
+//! These are versions, not times that were heard: of a region of which nothing is missing nothing is waited for. Partitions that lost
+//! records together count what each has taken: none of them shows less to anybody.
+//!
+//! An equivalent that no longer queues what this partition had acknowledged, and lost, says so (`Behind`): its state alone is taken.
 
 use super::replicate::is_overdue;
 use super::{Life, Partition, new_store};
@@ -39,22 +43,39 @@ const FREED: usize = 1000;
 
 /// What an equivalent said that it has.
 #[derive(Clone, Copy, Debug)]
-struct Told {
-    written: Entries,
-    horizon: Timestamp,
+pub(super) struct Told {
+    pub(super) written: Entries,
+    pub(super) horizon: Timestamp,
+    pub(super) highest: Timestamp,
+    pub(super) shown: Entries,
+}
+
+/// What a partition waits for before it serves again.
+#[derive(Debug, Default)]
+pub(super) struct Catching {
+    since: Instant,
+    asked: Option<Instant>,
+    /// By partition of the region the versions that it must have written.
+    needed: BTreeMap<u16, Entries>,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Refill {
-    /// When it began.
+    /// Who is asked.
+    of: BTreeSet<Address>,
+    /// Since when answers are awaited.
     since: Instant,
     unanswered: BTreeSet<Address>,
+    /// Regions without which it goes on, as a loss is accepted.
+    without: BTreeSet<RegionId>,
     asked: Option<Instant>,
     told: BTreeMap<Address, Told>,
     /// No time was ever heard of this partition that is above.
     highest: Timestamp,
     taking: Option<Taking>,
+    /// By partition what is visible of it in the regions that gave.
+    shown: BTreeMap<u16, Entries>,
     /// This region's writes above the horizon that equivalents have.
     found: BTreeMap<(Timestamp, TransactionId), Written>,
 }
@@ -75,6 +96,8 @@ struct Taking {
     horizon: Timestamp,
     /// All pieces are there: how far the own effects above the horizon are added to them.
     merging: Option<u64>,
+    /// These are added, and the regions of the givers have been asked what is visible there.
+    complete: bool,
 }
 
 /// The giving side.
@@ -89,12 +112,12 @@ impl Partition {
             }
             self.giver.asked(from, now.instant);
         }
-        let arrived = self.equivalents.values().map(|equivalent| equivalent.arrived_up_to());
-        let told = self.checks.told().map(|told| told.greatest());
-        let own = self.clock.last().max(self.written.greatest());
-        let highest = arrived.chain(told).fold(own, Timestamp::max);
-        let (written, horizon) = (self.written, self.horizon);
-        out.send(from.address(), Message::Recalled { written, horizon, highest });
+        let highest = match self.equivalents.get(&region) {
+            Some(equivalent) => equivalent.arrived_up_to().max(self.written.of(region)),
+            None => self.clock.last().max(self.checks.told(index).of(region)),
+        };
+        let (written, horizon, shown) = (self.written, self.horizon, self.shown);
+        out.send(from.address(), Message::Recalled { written, horizon, highest, shown });
     }
 
     fn awaits_region(&self, refill: &Refill) -> bool {
@@ -134,33 +157,75 @@ impl Partition {
 impl Partition {
     /// The log lacks records: asks everybody who may have heard of what they said.
     pub(super) fn begin_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let equivalents = self.equivalents.keys().map(|region| self.topology.address(*region, self.index));
+        let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
+        let all = equivalents.chain(mates.map(|(_, address)| address)).collect();
+        self.refill_from(all, now, random, out);
+        out.arm(Timer::Tick, now.instant + self.options.tick_every);
+    }
+
+    /// What is lacked of an equivalent is no longer queued there: its state is taken.
+    pub(super) fn on_behind(
+        &mut self,
+        now: Now,
+        from: Address,
+        up_to: Timestamp,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some((region, index)) = self.topology.locate(from) else { return };
+        let is_equivalent = index == self.index && region != self.region;
+        if is_equivalent && self.life == Life::Serving && self.written.of(region) < up_to {
+            self.refill_from(BTreeSet::from([from]), now, random, out);
+        }
+    }
+
+    fn refill_from(
+        &mut self,
+        of: BTreeSet<Address>,
+        now: Now,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node>,
+    ) {
         self.life = Life::Taking;
         self.gaps = true;
         self.fence.life = out.node().incarnation;
         self.persist(&Record::Common(stable::Record::Gaps { filled: false }), out);
-        let equivalents = self.equivalents.keys().map(|region| self.topology.address(*region, self.index));
-        let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
-        let unanswered = equivalents.chain(mates.map(|(_, address)| address)).collect();
-        self.refill = Some(Box::new(Refill { since: now.instant, unanswered, ..Refill::default() }));
+        let (since, unanswered) = (now.instant, of.clone());
+        self.refill = Some(Box::new(Refill { of, since, unanswered, ..Refill::default() }));
         self.go_on_taking(now, random, out);
-        out.arm(Timer::Tick, now.instant + self.options.tick_every);
+    }
+
+    /// A giver is silent, or has forgotten what it was to give.
+    fn begin_again(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        let of = self.refill.take().map(|refill| refill.of).unwrap_or_default();
+        self.refill_from(of, now, random, out);
     }
 
     pub(super) fn on_recalled(
         &mut self,
         now: Now,
         from: Address,
-        (written, horizon, highest): (Entries, Timestamp, Timestamp),
+        told: &Told,
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
         let Some(refill) = &mut self.refill else { return };
-        if refill.taking.is_some() || !refill.unanswered.remove(&from) {
+        let Some((region, index)) = self.topology.locate(from) else { return };
+        if !refill.unanswered.remove(&from) {
             return;
         }
-        refill.highest = refill.highest.max(highest);
-        if self.topology.locate(from).is_some_and(|(region, _)| region != self.region) {
-            refill.told.insert(from, Told { written, horizon });
+        match (region == self.region, index == self.index) {
+            (false, false) => {
+                let shown = refill.shown.entry(index).or_default();
+                *shown = shown.combine(&told.shown, Timestamp::max);
+            }
+            (is_mate, _) => {
+                refill.highest = refill.highest.max(told.highest);
+                if !is_mate {
+                    refill.told.insert(from, *told);
+                }
+            }
         }
         self.go_on_taking(now, random, out);
     }
@@ -171,16 +236,24 @@ impl Partition {
         let Some(refill) = &mut self.refill else { return };
         match &mut refill.taking {
             None if refill.unanswered.is_empty() => self.begin_taking(now, random, out),
-            None => {
+            // A checkpoint under way is one of the store that is there.
+            Some(Taking { complete: true, .. }) if refill.unanswered.is_empty() => {
+                if !self.checkpointing {
+                    self.finish_refill(now, out);
+                }
+            }
+            None | Some(Taking { complete: true, .. }) => {
                 if self.options.accept_loss && now.instant - refill.since >= ACCEPTED {
-                    refill.unanswered.clear();
+                    let silent = std::mem::take(&mut refill.unanswered);
+                    let regions = silent.iter().filter_map(|address| self.topology.locate(*address));
+                    refill.without.extend(regions.map(|(region, _)| region));
                 } else if is_overdue(refill.asked, now.instant, retry) {
                     refill.asked = Some(now.instant);
                     refill.unanswered.iter().for_each(|address| out.send(*address, Message::Recall));
                 }
             }
-            Some(Taking { merging: Some(_), .. }) => self.merge_some(now, out),
-            Some(taking) if now.instant - taking.heard >= patience => self.begin_refill(now, random, out),
+            Some(Taking { merging: Some(_), .. }) => self.merge_some(now),
+            Some(taking) if now.instant - taking.heard >= patience => self.begin_again(now, random, out),
             Some(taking) => {
                 if let Some(ask) = taking.taker.ask(now.instant, retry) {
                     out.send(taking.taker.giver(), Message::Ask { ask, above: taking.above });
@@ -199,7 +272,7 @@ impl Partition {
             if self.options.accept_loss {
                 let highest = refill.highest;
                 self.refill = None;
-                self.resume(now, highest, out);
+                self.resume(now, highest, BTreeMap::new(), out);
             }
             return;
         };
@@ -214,16 +287,17 @@ impl Partition {
         });
         let above = staged.is_none().then_some(self.horizon);
         let (horizon, heard, merging) = (horizon.max(self.horizon), now.instant, None);
-        let taker = Taker::new(giver, random.u64(..));
-        refill.taking = Some(Taking { taker, above, rest, heard, written, staged, horizon, merging });
+        let (taker, complete) = (Taker::new(giver, random.u64(..)), false);
+        refill.taking =
+            Some(Taking { taker, above, rest, heard, written, staged, horizon, merging, complete });
         self.go_on_taking(now, random, out);
     }
 
     /// Adds what was here before to what was taken.
-    fn merge_some(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+    fn merge_some(&mut self, now: Now) {
         let Some(taking) = self.refill.as_mut().and_then(|refill| refill.taking.as_mut()) else { return };
         let (Some(staged), Some(mut cursor)) = (&mut taking.staged, taking.merging) else {
-            return self.finish_refill(now, out);
+            return self.ask_regions(now);
         };
         for _ in 0..VISITS {
             let mut keys: Vec<Box<[u8]>> = Vec::new();
@@ -234,10 +308,23 @@ impl Partition {
                 KeptEffects { key, effects }.put_into(staged);
             }
             if cursor == 0 {
-                return self.finish_refill(now, out);
+                return self.ask_regions(now);
             }
         }
         taking.merging = Some(cursor);
+    }
+
+    /// All is merged: asks the regions of the givers what of their other partitions is visible there.
+    fn ask_regions(&mut self, now: Now) {
+        let Some(refill) = &mut self.refill else { return };
+        let regions = refill.told.keys().filter_map(|giver| self.topology.locate(*giver));
+        let others = regions.flat_map(|(region, _)| self.topology.held(region));
+        refill.unanswered =
+            others.filter(|(index, _)| *index != self.index).map(|(_, address)| address).collect();
+        (refill.since, refill.asked) = (now.instant, None);
+        if let Some(taking) = &mut refill.taking {
+            (taking.merging, taking.complete) = (None, true);
+        }
     }
 
     /// Frees some of what was replaced.
@@ -265,7 +352,7 @@ impl Partition {
         }
         if told != Some(horizon) {
             // What it was to give is forgotten.
-            return self.begin_refill(now, random, out);
+            return self.begin_again(now, random, out);
         }
         taking.heard = now.instant;
         let outcome = self.install(&piece.content);
@@ -334,9 +421,14 @@ impl Partition {
     /// Effects on one key that an equivalent has written; what it has written since it was asked comes by itself.
     fn install_effects(&mut self, mut kept: KeptEffects<Entries>) {
         let region = self.region;
-        let Some(refill) = &mut self.refill else { return };
-        let Some(Taking { written, staged, horizon, .. }) = &mut refill.taking else { return };
+        let Some(written) = self.refill.iter().find_map(|refill| Some(refill.taking.as_ref()?.written))
+        else {
+            return;
+        };
         kept.effects.retain(|(stamp, _)| stamp.at <= written.of(stamp.region));
+        kept.effects.iter().for_each(|(stamp, _)| self.note_shown(*stamp));
+        let Some(refill) = &mut self.refill else { return };
+        let Some(Taking { staged, horizon, .. }) = &mut refill.taking else { return };
         kept.put_into(staged.as_mut().unwrap_or(&mut self.store));
         let horizon = *horizon;
         let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
@@ -357,7 +449,7 @@ impl Partition {
 
     /// Everything is there.
     fn finish_refill(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        let Some(Refill { highest, taking: Some(taking), found, .. }) =
+        let Some(Refill { highest, without, taking: Some(taking), shown, found, .. }) =
             self.refill.take().map(|refill| *refill)
         else {
             return;
@@ -368,19 +460,27 @@ impl Partition {
             self.store.set_watershed(Stamp::last_at(self.stable));
         }
         self.written = taking.written;
+        // No region lacks what is placed up to there, unless it lost that.
+        self.outbox.drop_through(taking.horizon);
         for ((at, id), mut written) in found {
-            written.nearest = self.everything_before(at);
+            written.nearest = self.everything_before(at, &shown, &without);
             written.causes = self.causes_of(self.region, at);
             self.outbox.push(at, id, written.bytes(), written);
         }
-        self.resume(now, highest, out);
+        self.resume(now, highest, shown, out);
     }
 
     /// Takes part again, above every time that anybody has heard of this partition. Clients are served when the other partitions of
     /// the region have as much.
-    fn resume(&mut self, now: Now, highest: Timestamp, out: &mut Outputs<'_, Node>) {
-        self.needed = self.written.greatest();
-        self.clock.recover(highest.max(self.needed));
+    fn resume(
+        &mut self,
+        now: Now,
+        highest: Timestamp,
+        needed: BTreeMap<u16, Entries>,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        self.catching = Catching { since: now.instant, asked: None, needed };
+        self.clock.recover(highest.max(self.written.of(self.region)));
         self.written.set(self.region, self.clock.last());
         self.fence.at = self.clock.last();
         self.life = Life::Catching;
@@ -388,13 +488,22 @@ impl Partition {
         self.catch_up(now, out);
     }
 
-    /// What a write depends on of which that is not known any more: all that may have been written before it.
-    fn everything_before(&self, at: Timestamp) -> Dependencies {
+    /// What a write depends on of which that is not known any more: every version before it that is visible where it was found; but
+    /// not of regions without which this one goes on, as nobody may be able to send these.
+    fn everything_before(
+        &self,
+        at: Timestamp,
+        shown: &BTreeMap<u16, Entries>,
+        without: &BTreeSet<RegionId>,
+    ) -> Dependencies {
         let mut everything = Dependencies::default();
-        for partition in 0..self.topology.partitions() {
-            for region in (0..self.topology.regions.len() as u16).map(RegionId) {
-                if (partition, region) != (self.index, self.region) {
-                    everything.add(partition, region, at.previous());
+        for (partition, shown) in
+            shown.iter().map(|(index, shown)| (*index, shown)).chain([(self.index, &self.shown)])
+        {
+            for (region, last) in (0u16..).map(RegionId).zip(shown.named().iter().copied()) {
+                let is_own_stream = (partition, region) == (self.index, self.region);
+                if last > Timestamp::ZERO && !is_own_stream && !without.contains(&region) {
+                    everything.add(partition, region, last.min(at.previous()));
                 }
             }
         }
@@ -406,19 +515,35 @@ impl Partition {
         if self.life != Life::Catching {
             return;
         }
-        let regions = (0..self.topology.regions.len() as u16).map(RegionId);
-        let versions: Vec<(RegionId, Timestamp)> = regions.map(|region| (region, self.needed)).collect();
-        let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
-        let behind: Vec<Address> =
-            mates.filter(|(index, _)| !self.checks.has(*index, &versions)).map(|(_, at)| at).collect();
-        if behind.is_empty() {
+        let is_accepted = self.options.accept_loss && now.instant - self.catching.since >= ACCEPTED;
+        let behind: Vec<(u16, Entries)> = self.lagging().collect();
+        if behind.is_empty() || is_accepted {
             self.life = Life::Serving;
-        } else if is_overdue(self.caught_up, now.instant, self.options.retry_after) {
-            self.caught_up = Some(now.instant);
-            behind
-                .into_iter()
-                .for_each(|mate| out.send(mate, Message::DepCheck { versions: versions.clone() }));
+        } else if is_overdue(self.catching.asked, now.instant, self.options.retry_after) {
+            self.catching.asked = Some(now.instant);
+            for (index, needed) in behind {
+                let versions = (0u16..).map(RegionId).zip(needed.named().iter().copied()).collect();
+                out.send(self.topology.address(self.region, index), Message::DepCheck { versions });
+            }
         }
+    }
+
+    /// The partitions of the region that have not written what they must have, with that.
+    fn lagging(&self) -> impl Iterator<Item = (u16, Entries)> + '_ {
+        let needed = self.catching.needed.iter().map(|(index, needed)| (*index, *needed));
+        needed.filter(|(index, needed)| !needed.is_within(&self.checks.told(*index)))
+    }
+
+    /// What is waited for, for whom a client may ask.
+    pub(super) fn behind(&self) -> Vec<String> {
+        let name = |region: RegionId| format!("region {}", self.topology.name(region));
+        let lagging = self.lagging().map(|(index, needed)| {
+            let told = self.checks.told(index);
+            let regions = needed.regions(&told).filter(|region| needed.of(*region) > told.of(*region));
+            let regions: Vec<String> = regions.map(name).collect();
+            format!("partition {index} has written what {} wrote", regions.join(" and "))
+        });
+        lagging.collect()
     }
 
     /// In COPS-GT what versions depend on.

@@ -145,12 +145,20 @@ impl Partition {
             equivalent.arrived.pop_back();
         }
         equivalent.arrived.push_back(Arrived::Time(at, written));
+        let is_greeted = equivalent.link.is_resumed();
         self.outbox.received(origin, received);
+        if is_greeted && self.life != Life::Taking && self.outbox.lacks(origin) {
+            let up_to = self.outbox.dropped();
+            out.send(self.topology.address(origin, self.index), Message::Behind { up_to });
+        }
         self.write_arrived(now, out);
     }
 
     /// Writes what has arrived and need not wait any more.
     pub(super) fn write_arrived(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        if self.life == Life::Taking {
+            return;
+        }
         let regions: Vec<RegionId> = self.equivalents.keys().copied().collect();
         // What is written of one region may be what another one's writes wait for.
         while regions.iter().any(|region| self.write_first(now, *region, out)) {}
@@ -166,6 +174,8 @@ impl Partition {
                 equivalent.written = written.unwrap_or(equivalent.written);
                 self.written.set(region, at.max(self.written.of(region)));
             }
+            // It was taken meanwhile.
+            Some(Arrived::Write(written)) if written.stamp.at <= self.written.of(region) => {}
             Some(Arrived::Write(written)) if self.is_due(&written.nearest) => {
                 equivalent_of(self, region).checked = None;
                 self.write_replicated(now, &written, out);

@@ -18,6 +18,8 @@ struct Worked {
     effects: Vec<KeyEffects>,
     /// The versions that were evaluated, or that its effects merge with.
     seen: Dependencies,
+    /// The latest version of a key that it writes, with the key: it is placed above, also if it depends on nothing.
+    latest: (Timestamp, Box<[u8]>),
 }
 
 impl Partition {
@@ -85,11 +87,9 @@ impl Partition {
         nearest.join(&worked.seen);
         nearest.forget(self.index, self.stable);
         // A Lamport clock: later than everything that it depends on, whoever stamped that.
-        if self.clock.observe(latest.max(worked.seen.latest()), now.wall).is_err() {
-            return Err(Error::refused(format!(
-                "the session's time is too far ahead of the clock of partition {}; nothing was done",
-                self.index
-            )));
+        let (latest, meets) = (latest.max(worked.seen.latest()), &worked.latest);
+        if self.clock.observe(latest.max(meets.0), now.wall).is_err() {
+            return Err(self.too_far(latest, meets));
         }
         let got = self.got(worked.answers, worked.seen, None);
         if worked.effects.is_empty() {
@@ -101,6 +101,21 @@ impl Partition {
         let mut put = Put { at: Some(stamp.at), got, observed: stamp.depends_on, effects: Vec::new() };
         self.write(written, &mut put, out);
         Ok(put)
+    }
+
+    /// What the session has met, or what is there of a key, was placed by a clock too far ahead (Corrections 50).
+    fn too_far(&self, session: Timestamp, (latest, key): &(Timestamp, Box<[u8]>)) -> Error {
+        let what = match session >= *latest {
+            true => "what this session has read was".to_owned(),
+            false => format!("the value of {} was", String::from_utf8_lossy(key)),
+        };
+        Error::refused(format!(
+            "{what} written at a time that is more than {} s ahead of the clock of partition {} of region {}; nothing was done; \
+             set the clocks of the regions right, then try again",
+            self.options.clock_bound.as_secs(),
+            self.index,
+            self.topology.name(self.region)
+        ))
     }
 
     /// # Errors
@@ -204,6 +219,11 @@ impl Partition {
             self.versions(hash, key, None, &mut worked.seen);
         }
         if !effects.is_empty() {
+            let mut there = Dependencies::default();
+            self.versions(hash, key, None, &mut there);
+            if there.latest() >= worked.latest.0 {
+                worked.latest = (there.latest(), key.into());
+            }
             worked.effects.push(KeyEffects { key: key.into(), effects });
         }
         Ok(())
