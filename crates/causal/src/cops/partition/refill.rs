@@ -66,7 +66,7 @@ pub(super) struct Refill {
     /// Since when answers are awaited.
     since: Instant,
     unanswered: BTreeSet<Address>,
-    /// Regions without which it goes on, as a loss is accepted.
+    /// Regions whose equivalent is silent and without which it goes on, as a loss is accepted.
     without: BTreeSet<RegionId>,
     asked: Option<Instant>,
     told: BTreeMap<Address, Told>,
@@ -242,7 +242,8 @@ impl Partition {
                 if self.options.accept_loss && now.instant - refill.since >= ACCEPTED {
                     let silent = std::mem::take(&mut refill.unanswered);
                     let regions = silent.iter().filter_map(|address| self.topology.locate(*address));
-                    refill.without.extend(regions.map(|(region, _)| region));
+                    let equivalents = regions.filter(|(_, index)| *index == self.index);
+                    refill.without.extend(equivalents.map(|(region, _)| region));
                 } else if is_overdue(refill.asked, now.instant, retry) {
                     refill.asked = Some(now.instant);
                     refill.unanswered.iter().for_each(|address| out.send(*address, Message::Recall));
