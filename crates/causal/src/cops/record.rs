@@ -1,6 +1,6 @@
 //! What a partition writes to its log and to checkpoints.
 
-use super::{Dependencies, Entries, Put, Stamp};
+use super::{Dependencies, Entries, Put, PutOutcome, Stamp};
 use crate::stable;
 use crate::stable::KeyEffects;
 use protocol::Encode;
@@ -16,8 +16,8 @@ pub enum Record<'a> {
     Put(Cow<'a, Written>, Cow<'a, Put>),
     /// A write of another region, when everything that it depends on is written here.
     Replicated(Cow<'a, Written>),
-    /// Of a checkpoint: what a request was answered that is not known to have ended.
-    Answered(TransactionId, Cow<'a, Put>),
+    /// What a put was answered that is not known to have ended: of a checkpoint, or that it was refused.
+    Answered(TransactionId, Cow<'a, PutOutcome>),
     /// Of a checkpoint: a write of this region that another one may lack; its effects are in the cells.
     Outgoing(Cow<'a, Written>),
     /// Of a checkpoint, in COPS-GT: what the versions of a region from a place on depend on.
@@ -59,10 +59,10 @@ impl Encode for Record<'_> {
                 out.push(REPLICATED);
                 Wire::encode(&**written, out);
             }
-            Record::Answered(id, put) => {
+            Record::Answered(id, outcome) => {
                 out.push(ANSWERED);
                 Wire::encode(id, out);
-                Wire::encode(&**put, out);
+                Wire::encode(&**outcome, out);
             }
             Record::Outgoing(written) => {
                 out.push(OUTGOING);
@@ -123,6 +123,7 @@ pub(super) fn put_all_common(out: &mut Vec<u8>, encoded: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::Error;
 
     #[test]
     fn records_survive_their_binary_form() {
@@ -131,9 +132,9 @@ mod tests {
         let written = Written { stamp, nearest: nearest.clone(), ..Written::default() };
         let put = Put { at: Some(Timestamp(7)), ..Put::default() };
         let records = [
-            Record::Put(Cow::Owned(written.clone()), Cow::Owned(put.clone())),
+            Record::Put(Cow::Owned(written.clone()), Cow::Owned(put)),
             Record::Replicated(Cow::Owned(written.clone())),
-            Record::Answered(stamp.transaction, Cow::Owned(put)),
+            Record::Answered(stamp.transaction, Cow::Owned(PutOutcome::Refused { error: Error::err("no") })),
             Record::Outgoing(Cow::Owned(written)),
             Record::Causes(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
             Record::Common(stable::Record::Horizon { at: Timestamp(8) }),

@@ -1,8 +1,11 @@
 //! Section 5.1: what nobody needs is forgotten.
 
+use super::client::step;
+use super::operations::write;
 use super::scenes::{client, get, get_trans, key, nearest, options, partition, set, world};
-use super::world::replica;
+use super::world::{EPOCH, replica};
 use anabranch_causal::cops::Options;
+use datatypes::{Operation, key as of_key};
 
 #[test]
 fn what_every_region_has_written_is_no_dependency() {
@@ -52,15 +55,32 @@ fn writes_that_no_region_takes_are_refused_in_the_end() {
     let mut world = world(2, Options { queue_bytes: 2_000, ..Options::default() });
     let (own, there) = (client(0, 1), client(1, 2));
     world.cut(0, 1);
-    let write = |world: &mut super::world::World, number: u32| {
-        own.one(world, &key(0), super::operations::write(&number.to_string()))
-    };
-    let refused = (0..100).map(|number| write(&mut world, number)).find(|told| told != "OK");
+    let put =
+        |world: &mut super::world::World, number: u32| own.one(world, &key(0), write(&number.to_string()));
+    let refused = (0..100).map(|number| put(&mut world, number)).find(|told| told != "OK");
     let refused = refused.expect("the queue is full");
     assert!(refused.contains("for regions that do not answer"), "{refused}");
     let last = get(&mut world, own, &key(0));
     world.heal();
     world.run_ms(500);
     assert_eq!(get(&mut world, there, &key(0)), last);
-    assert_eq!(write(&mut world, 7), "OK");
+    assert_eq!(put(&mut world, 7), "OK");
+}
+
+/// Corrections 69: what deletes a key whose deadline has passed is of nobody's session, and nobody repeats it.
+#[test]
+fn expired_keys_leave_nothing_behind() {
+    let mut world = world(2, Options::default());
+    let own = client(0, 1);
+    let at_millis = (EPOCH + world.now) / 1000 + 100;
+    let deadline = Operation::Key(of_key::Operation::ExpireAt { at_millis, condition: Default::default() });
+    for number in 0..10 {
+        let key = super::client::key_in(0, super::scenes::PARTITIONS, &format!("key{number}-"));
+        own.many(&mut world, &[step(&key, write("v")), step(&key, deadline.clone())]);
+    }
+    world.run_ms(3_000);
+    for region in 0..2 {
+        let remembered = partition(&world, replica(region, 0)).remembered();
+        assert!(remembered <= 1, "{remembered}: the last put may be repeated, and nothing else");
+    }
 }

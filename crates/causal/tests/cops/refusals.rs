@@ -2,8 +2,10 @@
 
 use super::client::{GET, increment, step};
 use super::operations::write;
-use super::scenes::{client, get, key, options, values, world};
+use super::scenes::{client, get, key, options, set, values, world};
+use super::world::{Faults, World, replica};
 use anabranch_causal::cops::Options;
+use checker::render;
 
 #[test]
 fn a_write_to_several_partitions_is_refused_and_does_nothing() {
@@ -47,4 +49,32 @@ fn watches_and_interactive_transactions_are_refused() {
     assert!(own.begin(&mut world).contains("no interactive transactions"));
     assert!(own.operate(&mut world, &key(0), GET).contains("no transaction is open"));
     assert!(own.commit(&mut world).contains("no transaction is open"));
+}
+
+/// A client that is told that nothing was done does it again: a copy of the put that is under way must not do it as well.
+#[test]
+fn a_put_that_was_refused_is_not_written_afterwards() {
+    for restarted in [false, true] {
+        let mut world = world(2, Options { queue_bytes: 2_000, ..Options::default() });
+        let (own, other) = (client(0, 1), client(0, 2));
+        world.cut(0, 1);
+        let fills = |world: &mut World| other.one(world, &key(0), increment(1)).starts_with("(integer)");
+        while fills(&mut world) {}
+        let before = get(&mut world, other, &key(0));
+        // An answer takes 300 ms, and a copy leaves every 100 ms.
+        world.faults.near = (150_000, 150_000);
+        let id = own.send(&mut world, &[step(&key(0), increment(1))]);
+        world.run_ms(160);
+        world.heal();
+        if restarted {
+            world.crash(replica(0, 0));
+            world.start(replica(0, 0));
+        }
+        let told = render(&world.await_reply(id));
+        assert!(told.contains("nothing was done"), "{told}");
+        world.run_ms(300);
+        world.faults = Faults::NONE;
+        assert_eq!(get(&mut world, other, &key(0)), before);
+        set(&mut world, own, &key(0), "it is not full any more");
+    }
 }

@@ -165,3 +165,26 @@ fn section_5_1_a_version_that_is_gone_begins_the_transaction_again() {
 fn section_5_1_a_leased_version_is_kept() {
     assert_eq!(collected_meanwhile(None, 5_000), ["x2", "y2"]);
 }
+
+/// What y depends on was lost where it was, with the operator's consent, and the region that wrote it is cut off. Its text tells that
+/// no state has both; reads of one key go on.
+#[test]
+fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
+    let mut world = world(2, Options { accept_loss: true, ..options(true, None) });
+    let (own, there) = (client(0, 1), client(1, 2));
+    let (x, y) = (key(0), key(1));
+    set(&mut world, there, &x, "x");
+    set(&mut world, there, &y, "y");
+    world.run_ms(200);
+    world.cut(0, 1);
+    world.destroy(replica(0, 0));
+    world.start_from(replica(0, 0), false);
+    world.run_ms(3_000);
+    let steps = [step(&x, GET), step(&y, GET)];
+    let told = own.many(&mut world, &steps);
+    assert!(told.starts_with("-UNAVAILABLE partition 0 of the region"), "{told}");
+    assert_eq!(super::scenes::get(&mut world, own, &y), "y");
+    world.heal();
+    world.run_ms(200);
+    assert!(own.many(&mut world, &steps).ends_with("\"y\""));
+}

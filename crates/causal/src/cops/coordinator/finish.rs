@@ -40,6 +40,7 @@ impl Coordinator {
     pub(super) fn give_up(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
         let Some(running) = self.running.get(&number) else { return };
         let error = match &running.phase {
+            Phase::Getting { gone: Some(partition), .. } => self.gone(*partition),
             Phase::Getting { awaited, .. } => self.unavailable(awaited),
             Phase::Restoring { awaited, .. } => not_shown(awaited),
             Phase::Putting { partition, .. } => {
@@ -70,6 +71,15 @@ impl Coordinator {
     fn unavailable(&self, awaited: &BTreeMap<u16, Message>) -> Error {
         let silent: Vec<String> = awaited.keys().map(|partition| self.whereabouts(*partition)).collect();
         let text = format!("{} did not answer in time; nothing was done", silent.join(", "));
+        Error::new(ErrorCode::Unavailable, text)
+    }
+
+    fn gone(&self, partition: u16) -> Error {
+        let text = format!(
+            "{} has not written what keys of other partitions depend on that it lost or has collected; nothing was done; try \
+             again when all regions are connected, or read the keys one by one",
+            self.whereabouts(partition)
+        );
         Error::new(ErrorCode::Unavailable, text)
     }
 

@@ -99,6 +99,8 @@ enum Phase {
         results: BTreeMap<u16, Got>,
         /// It is the second round of a get transaction.
         second: bool,
+        /// A partition that does not have the state that was asked for: the request begins again.
+        gone: Option<u16>,
     },
     /// A write is out.
     Putting {
@@ -246,6 +248,9 @@ impl Coordinator {
         let session = running.session;
         if running.request.is_some() && running.deadline <= now.instant {
             return self.give_up(now, number, out);
+        }
+        if matches!(running.phase, Phase::Getting { gone: Some(_), .. }) {
+            return self.begin_again(now, number, out);
         }
         self.ask(running, out);
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);

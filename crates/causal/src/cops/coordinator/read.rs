@@ -7,7 +7,7 @@
 
 use super::{Coordinator, Phase, Running};
 use crate::cops::message::{GetOutcome, Got, Message};
-use crate::cops::{Cut, Dependencies, Entries, Mutant, Node};
+use crate::cops::{Cut, Dependencies, Entries, Mutant, Node, Timer};
 use crate::stable::{Planned, Replies, whole_of, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ impl Coordinator {
             awaited: BTreeMap::new(),
             results: BTreeMap::new(),
             second: false,
+            gone: None,
         };
         let (number, running) = self.begin(now, session, request, steps, phase);
         self.first_round(now, number, running, out);
@@ -41,7 +42,7 @@ impl Coordinator {
         running.numbers.clear();
         let is_answered = awaited.is_empty();
         let (since, results) = (now.instant, BTreeMap::new());
-        running.phase = Phase::Getting { round, since, awaited, results, second: false };
+        running.phase = Phase::Getting { round, since, awaited, results, second: false, gone: None };
         match is_answered {
             true => self.answer(now, number, running, out),
             false => self.keep(now, number, running, out),
@@ -76,7 +77,7 @@ impl Coordinator {
     ) {
         let Some((number, (_, partition))) = self.number(id).zip(self.topology.locate(from)) else { return };
         let Some(running) = self.running.get_mut(&number) else { return };
-        let Phase::Getting { round, awaited, results, .. } = &mut running.phase else { return };
+        let Phase::Getting { round, awaited, results, gone, .. } = &mut running.phase else { return };
         if answered != *round || awaited.remove(&partition).is_none() {
             return;
         }
@@ -86,13 +87,22 @@ impl Coordinator {
                 results.insert(partition, got);
             }
             GetOutcome::VersionGone => {
-                let Some(running) = self.running.remove(&number) else { return };
-                return self.first_round(now, number, running, out);
+                // It comes from other regions, and may be long in coming.
+                *gone = Some(partition);
+                awaited.clear();
+                return out.arm(Timer::Retry(number), now.instant + self.options.tick_every);
             }
             GetOutcome::Refused { error } => return self.fail(now, number, &error, out),
         }
         if is_last && let Some(running) = self.running.remove(&number) {
             self.after_round(now, number, running, out);
+        }
+    }
+
+    /// A partition did not have the state that was asked for.
+    pub(super) fn begin_again(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        if let Some(running) = self.running.remove(&number) {
+            self.first_round(now, number, running, out);
         }
     }
 

@@ -17,7 +17,7 @@ mod write;
 use super::dependencies::Causes;
 use super::message::{GetOutcome, Message, PutOutcome};
 use super::record::{Record, Written};
-use super::{Cut, Entries, Mutant, Node, Options, Put, Stamp, Timer};
+use super::{Cut, Entries, Mutant, Node, Options, Stamp, Timer};
 use crate::stable::stamp::sight;
 use crate::stable::{Decisions, Topology, effect};
 use check::Checks;
@@ -56,8 +56,8 @@ pub struct Partition {
     /// The log promises that nothing is stamped up to here after a restart.
     promised: Timestamp,
     store: Store<Stamp>,
-    /// What requests that have not ended were answered.
-    answered: Decisions<Put>,
+    /// What puts that have not ended were answered.
+    answered: Decisions<PutOutcome>,
     /// Every version of each region up to here is written here, and none will be placed below any more.
     written: Entries,
     /// Of each region the last version that is visible and that some region may lack: no time that was only heard.
@@ -174,6 +174,11 @@ impl Partition {
     /// The other regions' names, each with the time up to which everything of it is written.
     pub fn written_of_regions(&self) -> impl Iterator<Item = (&str, Timestamp)> {
         self.equivalents.keys().map(|region| (self.topology.name(*region), self.written.of(*region)))
+    }
+
+    /// How many answers to puts it remembers.
+    pub fn remembered(&self) -> usize {
+        self.answered.len()
     }
 
     /// True once it serves.

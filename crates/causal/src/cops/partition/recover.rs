@@ -7,10 +7,11 @@
 //! horizon stays meanwhile. A record logged after its beginning may be in it already: an effect counts once.
 
 use super::{Life, Partition};
+use crate::cops::message::PutOutcome;
 use crate::cops::record::{self, Record, Written};
 use crate::cops::{Cut, Entries, Node, Stamp, Timer};
 use crate::stable;
-use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys, tell_losses};
+use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys, tell_losses};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use types::{Malformed, Reader, RegionId, Rng, Timestamp};
@@ -53,15 +54,13 @@ impl Partition {
                 self.clock.recover(written.stamp.at);
                 self.recover_written(&written);
                 let Stamp { at, transaction, region, .. } = written.stamp;
-                if !is_nobodys(transaction) {
-                    let mut put = put.into_owned();
-                    put.got.causes = self.causes_of(region, at);
-                    self.answered.decide(transaction, put);
-                }
+                let mut put = put.into_owned();
+                put.got.causes = self.causes_of(region, at);
+                self.remember(transaction, PutOutcome::Done { put: Box::new(put) });
                 self.queue(written.into_owned());
             }
             Record::Replicated(written) => self.recover_written(&written),
-            Record::Answered(id, put) => self.answered.decide(id, put.into_owned()),
+            Record::Answered(id, outcome) => self.remember(id, outcome.into_owned()),
             Record::Outgoing(written) => {
                 self.clock.recover(written.stamp.at);
                 self.queue(written.into_owned());
@@ -179,8 +178,8 @@ impl Partition {
             let filled = self.life == Life::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
-        for (id, put) in self.answered.iter() {
-            record::put(chunk, &Record::Answered(id, Cow::Borrowed(put)));
+        for (id, outcome) in self.answered.iter() {
+            record::put(chunk, &Record::Answered(id, Cow::Borrowed(outcome)));
         }
     }
 

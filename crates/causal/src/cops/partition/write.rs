@@ -5,7 +5,7 @@ use super::{Mutant, Node, Partition, Stamp};
 use crate::cops::message::{Message, Part, PutOutcome};
 use crate::cops::record::{Record, Written};
 use crate::cops::{Dependencies, Put};
-use crate::stable::{Ahead, Answer, Evaluation, KeyEffects, Work, effect, encoded};
+use crate::stable::{Ahead, Answer, Evaluation, KeyEffects, Work, effect, encoded, is_nobodys};
 use datatypes::Effect;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -39,16 +39,31 @@ impl Partition {
         }
         let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
         let outcome = match known.cloned() {
-            Some(put) => PutOutcome::Done { put: Box::new(put) },
+            Some(outcome) => outcome,
             None if now_millis <= self.fence.wall().as_millis() => {
                 PutOutcome::Refused { error: self.forgotten() }
             }
             None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
                 Ok(put) => PutOutcome::Done { put: Box::new(put) },
-                Err(error) => PutOutcome::Refused { error },
+                Err(error) => self.refuse_put(id, error, out),
             },
         };
         out.send(from, Message::PutResp { id, outcome });
+    }
+
+    /// Nothing is done. The client is told so: a repetition that is under way must not do it afterwards.
+    fn refuse_put(&mut self, id: TransactionId, error: Error, out: &mut Outputs<'_, Node>) -> PutOutcome {
+        let outcome = PutOutcome::Refused { error };
+        self.persist(&Record::Answered(id, Cow::Borrowed(&outcome)), out);
+        self.remember(id, outcome.clone());
+        outcome
+    }
+
+    /// Repetitions of a put are answered the same; nobody repeats what is of nobody's session.
+    pub(super) fn remember(&mut self, id: TransactionId, outcome: PutOutcome) {
+        if !is_nobodys(id) {
+            self.answered.decide(id, outcome);
+        }
     }
 
     fn put_after(
@@ -74,7 +89,7 @@ impl Partition {
         let got = self.got(worked.answers, worked.seen, None);
         if worked.effects.is_empty() {
             let put = Put { got, ..Put::default() };
-            self.answered.decide(id, put.clone());
+            self.remember(id, PutOutcome::Done { put: Box::new(put.clone()) });
             return Ok(put);
         }
         all.join(&got.causes);
@@ -149,7 +164,7 @@ impl Partition {
         }
         self.persist(&Record::Put(Cow::Borrowed(&written), Cow::Borrowed(put)), out);
         put.got.causes = self.causes_of(self.region, stamp.at);
-        self.answered.decide(stamp.transaction, put.clone());
+        self.remember(stamp.transaction, PutOutcome::Done { put: Box::new(put.clone()) });
         self.show(&written);
         self.outbox.push(stamp.at, stamp.transaction, written.bytes(), written);
         for peer in self.resumed() {
