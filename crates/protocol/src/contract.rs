@@ -213,6 +213,7 @@ impl Strongest {
 
 /// What a step brings about.
 pub struct Outputs<'o, P: Protocol> {
+    pub(crate) node: NodeId,
     pub(crate) records: &'o mut Vec<u8>,
     pub(crate) persisted: &'o mut u64,
     pub(crate) strongest: &'o mut Strongest,
@@ -224,6 +225,11 @@ pub struct Outputs<'o, P: Protocol> {
 }
 
 impl<P: Protocol> Outputs<'_, P> {
+    /// Who takes the step: its address and its life, as others see them.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Writes a record to the log, encoded at once, after all records before it.
     #[inline]
     pub fn persist(&mut self, record: &P::Record<'_>, class: Durability) {

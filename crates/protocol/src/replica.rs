@@ -162,6 +162,7 @@ impl<P: Protocol> Replica<P> {
         react: impl FnOnce(&mut P, &mut Outputs<'_, P>) -> R,
     ) -> R {
         let mut out = Outputs {
+            node: self.node,
             records: &mut self.records,
             persisted: &mut self.persisted,
             strongest: &mut self.strongest,

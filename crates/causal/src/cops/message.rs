@@ -3,7 +3,7 @@
 use super::{Cut, Dependencies, Entries};
 use crate::stable::{Answer, KeyEffects, Whole};
 use replication::transfer::{Ask, Piece};
-use types::{Error, RegionId, Timestamp, TransactionId, wire_enum, wire_struct};
+use types::{Error, Incarnation, RegionId, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// Work on one key: operations to evaluate, and effects that depend on no state.
 pub type Part = crate::stable::Part<Cut>;
@@ -40,8 +40,10 @@ pub enum Message {
     PutAfter {
         /// The request: a repetition is not written again (Corrections 49).
         id: TransactionId,
-        /// All of the coordinator's requests with lower numbers have ended.
+        /// All of the coordinator's puts at this partition with lower numbers have ended.
         settled: u64,
+        /// The partition's life that the coordinator had heard of when it first asked (Corrections 67).
+        life: Incarnation,
         /// What other regions check before they write it.
         nearest: Dependencies,
         /// In COPS-GT everything that it depends on.
@@ -142,7 +144,7 @@ pub enum Message {
 wire_enum!(Message {
     0 => Get { id, round, version, now_millis, parts, whole },
     1 => GetResp { id, round, outcome },
-    2 => PutAfter { id, settled, nearest, all, latest, now_millis, parts },
+    2 => PutAfter { id, settled, life, nearest, all, latest, now_millis, parts },
     3 => PutResp { id, outcome },
     4 => Replicate { origin, id, at, observed, nearest, causes, effects },
     5 => Heartbeat { origin, at, received, written },
@@ -203,8 +205,13 @@ pub enum PutOutcome {
         /// Why.
         error: Error,
     },
+    /// The partition lost its memory since the coordinator first asked: what it did before, it does not know.
+    Forgotten {
+        /// If it was written, its version is at most this; `None` while that is not known.
+        up_to: Option<Timestamp>,
+    },
 }
-wire_enum!(PutOutcome { 0 => Done { put }, 1 => Refused { error } });
+wire_enum!(PutOutcome { 0 => Done { put }, 1 => Refused { error }, 2 => Forgotten { up_to } });
 
 /// What a partition answers to a write.
 #[derive(Clone, Debug, Default, PartialEq)]

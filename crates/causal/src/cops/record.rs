@@ -6,7 +6,8 @@ use crate::stable::KeyEffects;
 use protocol::Encode;
 use std::borrow::Cow;
 use types::{
-    Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint, wire_struct,
+    Incarnation, Malformed, Reader, RegionId, Timestamp, TransactionId, Wire, put_bytes, put_varint,
+    wire_struct,
 };
 
 /// One record. Borrowed where it is written, owned where it is read.
@@ -16,15 +17,27 @@ pub enum Record<'a> {
     Put(Cow<'a, Written>, Cow<'a, Put>),
     /// A write of another region, when everything that it depends on is written here.
     Replicated(Cow<'a, Written>),
-    /// What a put was answered that is not known to have ended: of a checkpoint, or that it was refused.
+    /// What a put was answered that is not known to have ended: of a checkpoint, or that nothing was written.
     Answered(TransactionId, Cow<'a, PutOutcome>),
     /// Of a checkpoint: a write of this region that another one may lack; its effects are in the cells.
     Outgoing(Cow<'a, Written>),
     /// Of a checkpoint, in COPS-GT: what the versions of a region from a place on depend on.
     Causes(RegionId, Timestamp, Cow<'a, Dependencies>),
+    /// Of a checkpoint: since when the partition remembers its puts.
+    Fence(Fence),
     /// What all causal protocols log: promises, what was received, and keys.
     Common(stable::Record<'a, Entries>),
 }
+
+/// A partition that lost records does not know any more which puts it was asked for before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fence {
+    /// The life in which it began to remember again.
+    pub life: Incarnation,
+    /// What it had written before that is at or below.
+    pub at: Timestamp,
+}
+wire_struct!(Fence { life, at });
 
 /// A write with everything that other regions are told of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,6 +59,7 @@ const ANSWERED: u8 = 2;
 const OUTGOING: u8 = 3;
 const CAUSES: u8 = 4;
 const COMMON: u8 = 5;
+const FENCE: u8 = 6;
 
 impl Encode for Record<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -73,6 +87,10 @@ impl Encode for Record<'_> {
                 Wire::encode(&(*region, *at), out);
                 Wire::encode(&**causes, out);
             }
+            Record::Fence(fence) => {
+                out.push(FENCE);
+                Wire::encode(fence, out);
+            }
             Record::Common(record) => {
                 out.push(COMMON);
                 record.encode(out);
@@ -96,6 +114,7 @@ impl Record<'static> {
                 let (region, at) = Wire::decode(input)?;
                 Record::Causes(region, at, Cow::Owned(Wire::decode(input)?))
             }
+            FENCE => Record::Fence(Wire::decode(input)?),
             COMMON => Record::Common(stable::Record::decode(input)?),
             _ => return Err(Malformed("record tag")),
         })
@@ -137,6 +156,7 @@ mod tests {
             Record::Answered(stamp.transaction, Cow::Owned(PutOutcome::Refused { error: Error::err("no") })),
             Record::Outgoing(Cow::Owned(written)),
             Record::Causes(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
+            Record::Fence(Fence { life: Incarnation(2), at: Timestamp(9) }),
             Record::Common(stable::Record::Horizon { at: Timestamp(8) }),
         ];
         for record in records {

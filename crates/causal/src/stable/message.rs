@@ -63,7 +63,8 @@ pub enum Message<S: Times> {
     Prepare {
         /// The transaction.
         id: TransactionId,
-        /// All of the coordinator's transactions with lower numbers have ended everywhere (Corrections 34).
+        /// All of the coordinator's transactions with lower numbers that the receiver had a part in have ended everywhere
+        /// (Corrections 34).
         settled: u64,
         /// What it saw.
         snapshot: S,

@@ -32,7 +32,7 @@ mod tree;
 
 pub(crate) use commit::Decisions;
 pub use coordinator::Coordinator;
-pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, whole_of, work_of};
+pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, retry_in, whole_of, work_of};
 pub use entries::{Entries, MAX_REGIONS};
 pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
 pub use mutants::{Mutant, Mutants};

@@ -6,6 +6,7 @@ use super::scenes::{client, get, get_trans, key, nearest, options, partition, se
 use super::world::{EPOCH, replica};
 use anabranch_causal::cops::Options;
 use datatypes::{Operation, key as of_key};
+use protocol::Request;
 
 #[test]
 fn what_every_region_has_written_is_no_dependency() {
@@ -83,4 +84,24 @@ fn expired_keys_leave_nothing_behind() {
         let remembered = partition(&world, replica(region, 0)).remembered();
         assert!(remembered <= 1, "{remembered}: the last put may be repeated, and nothing else");
     }
+}
+
+/// A put in doubt at a partition that is down holds no answers of the others, and ends when its client has gone.
+#[test]
+fn a_put_in_doubt_holds_up_no_other_partition() {
+    let mut world = world(1, Options::default());
+    let (own, other) = (client(0, 1), client(0, 3));
+    assert_eq!(own.at, other.at);
+    (0..3).for_each(|index| set(&mut world, own, &key(index), "v"));
+    world.crash(replica(0, 0));
+    let told = own.one(&mut world, &key(0), write("in doubt"));
+    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    (0..20).for_each(|_| set(&mut world, other, &key(1), "w"));
+    assert_eq!(partition(&world, replica(0, 1)).remembered(), 1);
+    let coordinator =
+        |world: &super::world::World| world.node(own.at).as_coordinator().expect("one").unsettled();
+    assert_eq!(coordinator(&world), 1);
+    let _closed = world.request(own.at, Request::Close { session: own.session });
+    world.run_ms(2_000);
+    assert_eq!(coordinator(&world), 0);
 }

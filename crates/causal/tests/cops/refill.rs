@@ -1,11 +1,12 @@
 //! Corrections 67: a partition that lost records takes what they told from other regions before it serves again.
 
-use super::client::{GET, increment};
-use super::operations::add;
-use super::scenes::{client, get, get_trans, key, options, partition, set, world};
+use super::client::{Client, GET, increment, step};
+use super::operations::{add, write};
+use super::scenes::{client, get, get_trans, key, nearest, options, partition, set, world};
 use super::world::{World, replica};
 use anabranch_causal::cops::Options;
-use types::Address;
+use checker::render;
+use types::{Address, RequestId};
 
 fn lose(world: &mut World, at: Address) {
     world.destroy(at);
@@ -165,4 +166,102 @@ fn who_lost_records_answers_others_that_did() {
     set(&mut world, there, &key(0), "w");
     world.run_ms(500);
     assert_eq!(get(&mut world, own, &key(0)), "w");
+}
+
+/// A client counts, and whoever counts is about to lose its memory when another region has that; the answer is lost.
+fn count_unanswered(world: &mut World, own: Client) -> RequestId {
+    get(world, own, &key(0));
+    world.part(replica(0, 0), own.at);
+    let id = own.send(world, &[step(&key(0), increment(1))]);
+    world.run_ms(50);
+    id
+}
+
+/// Corrections 67: what a partition did before it lost its memory it must not deny.
+#[test]
+fn a_put_before_the_loss_is_in_doubt() {
+    // The coordinator's clock, in milliseconds.
+    for skew in [0, 5_000, -5_000] {
+        let mut world = world(2, Options::default());
+        let (own, other) = (client(0, 1), client(0, 2));
+        world.host(own.at).skew = skew * 1_000;
+        let id = count_unanswered(&mut world, own);
+        lose(&mut world, replica(0, 0));
+        world.heal();
+        let told = render(&world.await_reply(id));
+        assert!(told.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{told}");
+        assert_eq!(get(&mut world, other, &key(0)), "1", "it took effect, once");
+        let told = own.one(&mut world, &key(0), increment(1));
+        assert_eq!(told, "(integer) 2", "what was asked afterwards is in no doubt");
+    }
+}
+
+/// Nor when it is told of the loss by a checkpoint only.
+#[test]
+fn a_put_before_the_loss_is_in_doubt_after_a_restart() {
+    let mut world = world(2, Options::default());
+    let (own, other) = (client(0, 1), client(0, 2));
+    let id = count_unanswered(&mut world, own);
+    lose(&mut world, replica(0, 0));
+    world.run_ms(1_000);
+    world.checkpoint(replica(0, 0));
+    world.crash(replica(0, 0));
+    world.start(replica(0, 0));
+    world.run_ms(1_000);
+    world.heal();
+    let told = render(&world.await_reply(id));
+    assert!(told.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{told}");
+    assert_eq!(get(&mut world, other, &key(0)), "1");
+}
+
+/// Corrections 49: the session waits until it knows what the put may have been, and depends on that.
+#[test]
+fn the_session_depends_on_a_put_that_a_loss_left_in_doubt() {
+    let mut world = world(3, Options::default());
+    let (own, far) = (client(0, 1), client(2, 3));
+    let id = count_unanswered(&mut world, own);
+    world.destroy(replica(0, 0));
+    let told = render(&world.await_reply(id));
+    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    // It cannot hear from a region, so it goes on taking.
+    world.heal();
+    world.part(replica(0, 0), replica(2, 0));
+    world.start_from(replica(0, 0), false);
+    let id = own.send(&mut world, &[step(&key(1), write("after"))]);
+    world.run_ms(2_000);
+    assert_eq!(get(&mut world, far, &key(1)), "(nil)");
+    assert_eq!(nearest(&world, own), 0);
+    world.heal();
+    while nearest(&world, own) == 0 {
+        world.run_us(100);
+    }
+    drop(world.await_reply(id));
+    world.run_ms(1_000);
+    assert_eq!(get(&mut world, far, &key(0)), "1");
+    assert_eq!(get(&mut world, far, &key(1)), "after");
+}
+
+/// A put that is first asked for while it is taking is not done afterwards by a repetition.
+#[test]
+fn a_put_that_was_refused_while_it_took_is_not_written_afterwards() {
+    let mut world = world(2, Options::default());
+    let (own, other) = (client(0, 1), client(0, 2));
+    set(&mut world, own, &key(0), "1");
+    world.run_ms(300);
+    world.destroy(replica(0, 0));
+    world.cut(0, 1);
+    world.start_from(replica(0, 0), false);
+    let told = own.one(&mut world, &key(0), GET);
+    assert!(told.starts_with("-UNAVAILABLE"), "{told}");
+    // Its answer is on its way for longer than the taking lasts, as are repetitions.
+    world.faults.near = (300_000, 300_000);
+    let id = own.send(&mut world, &[step(&key(0), increment(1))]);
+    world.run_ms(310);
+    world.heal();
+    let told = render(&world.await_reply(id));
+    assert!(told.contains("nothing was done"), "{told}");
+    world.run_ms(600);
+    world.faults = super::world::Faults::NONE;
+    world.run_ms(2_000);
+    assert_eq!(get(&mut world, other, &key(0)), "1");
 }

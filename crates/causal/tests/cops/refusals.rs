@@ -1,7 +1,7 @@
 //! What the protocol does not have is refused, with the name of one that has it.
 
 use super::client::{GET, increment, step};
-use super::operations::write;
+use super::operations::{DELETE, write, write_if_absent};
 use super::scenes::{client, get, key, options, set, values, world};
 use super::world::{Faults, World, replica};
 use anabranch_causal::cops::Options;
@@ -77,4 +77,25 @@ fn a_put_that_was_refused_is_not_written_afterwards() {
         assert_eq!(get(&mut world, other, &key(0)), before);
         set(&mut world, own, &key(0), "it is not full any more");
     }
+}
+
+/// The same of one that changed nothing, of which the log would not know.
+#[test]
+fn a_put_that_changed_nothing_is_not_written_afterwards() {
+    let mut world = world(1, Options::default());
+    let (own, other) = (client(0, 1), client(0, 2));
+    set(&mut world, own, &key(0), "before");
+    set(&mut world, other, &key(0), "before");
+    world.faults.near = (150_000, 150_000);
+    let id = own.send(&mut world, &[step(&key(0), write_if_absent("after"))]);
+    world.run_ms(1);
+    let deletion = other.send(&mut world, &[step(&key(0), DELETE)]);
+    world.run_ms(155);
+    world.crash(replica(0, 0));
+    world.start(replica(0, 0));
+    assert_eq!(render(&world.await_reply(id)), "(nil)");
+    drop(world.await_reply(deletion));
+    world.run_ms(300);
+    world.faults = Faults::NONE;
+    assert_eq!(get(&mut world, other, &key(0)), "(nil)");
 }

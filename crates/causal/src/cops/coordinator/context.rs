@@ -138,7 +138,7 @@ impl Coordinator {
         if let Some(request) = running.request {
             out.reply(request).simple("OK");
         }
-        self.end(now, number, running.session, out);
+        self.end(now, number, &running, out);
     }
 }
 

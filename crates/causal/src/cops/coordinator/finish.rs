@@ -2,11 +2,11 @@
 
 use super::{Coordinator, Got, Mutant, Phase, Running};
 use crate::cops::message::Message;
-use crate::cops::{Node, Put};
+use crate::cops::{Dependencies, Node, Put};
 use crate::stable::{Entries, Planned, What};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
 use std::collections::BTreeMap;
-use types::{Error, ErrorCode, RegionSet, SessionId, Timestamp};
+use types::{Error, ErrorCode, RegionSet, Timestamp};
 
 impl Coordinator {
     /// Writes the replies and goes on with the session.
@@ -15,7 +15,7 @@ impl Coordinator {
             let sink = out.reply(request);
             running.replies.iter().for_each(|reply| reply.replay(sink));
         }
-        self.end(now, number, running.session, out);
+        self.end(now, number, &running, out);
     }
 
     /// Replies an error: nothing happened.
@@ -24,11 +24,14 @@ impl Coordinator {
         if let Some(request) = running.request {
             out.reply(request).error(error);
         }
-        self.end(now, number, running.session, out);
+        self.end(now, number, &running, out);
     }
 
-    pub(super) fn end(&mut self, now: Now, number: u64, session: SessionId, out: &mut Outputs<'_, Node>) {
-        self.unsettled.remove(&number);
+    pub(super) fn end(&mut self, now: Now, number: u64, running: &Running, out: &mut Outputs<'_, Node>) {
+        let session = running.session;
+        if let Phase::Putting { partition, .. } = running.phase {
+            self.unsettled.remove(&(partition, number));
+        }
         out.disarm(super::Timer::Retry(number));
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running = state.running.filter(|other| *other != number);
@@ -66,6 +69,30 @@ impl Coordinator {
             (state.running, state.context) = (None, Default::default());
             self.go_on(now, session, out);
         }
+    }
+
+    /// The partition does not know any more whether it has written: what the session does later depends on all that it may have.
+    pub(super) fn end_in_doubt(
+        &mut self,
+        now: Now,
+        number: u64,
+        partition: u16,
+        up_to: Timestamp,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        let Some(running) = self.running.remove(&number) else { return };
+        if let Some(state) = self.sessions.get_mut(&running.session) {
+            let maybe = Dependencies::on(partition, self.region, up_to);
+            state.context.got(&maybe, &Dependencies::default(), self.options.transactions);
+        }
+        if let Some(request) = running.request {
+            let text = format!(
+                "{} lost its memory before it said whether it has written; read before you repeat it",
+                self.whereabouts(partition)
+            );
+            out.reply(request).error(&Error::new(ErrorCode::UnknownOutcome, text));
+        }
+        self.end(now, number, &running, out);
     }
 
     fn unavailable(&self, awaited: &BTreeMap<u16, Message>) -> Error {

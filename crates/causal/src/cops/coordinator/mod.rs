@@ -14,7 +14,7 @@ mod write;
 use super::dependencies::{Context, read as read_context};
 use super::message::{Got, Message};
 use super::{Mutant, Node, Options, Timer};
-use crate::stable::{Planned, Topology, token};
+use crate::stable::{Planned, Topology, retry_in, token};
 use protocol::{Claim, Input, Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{
@@ -35,8 +35,10 @@ pub struct Coordinator {
     options: Options,
     /// The number of the last request.
     last: u64,
-    /// The numbers of requests that have not ended.
-    unsettled: BTreeSet<u64>,
+    /// Puts that have not ended, each by partition and number.
+    unsettled: BTreeSet<(u16, u64)>,
+    /// The newest life of each partition that was heard.
+    lives: BTreeMap<Address, Incarnation>,
     sessions: BTreeMap<SessionId, Session>,
     running: BTreeMap<u64, Running>,
     claims: Vec<Claim>,
@@ -134,6 +136,7 @@ impl Coordinator {
             options,
             last: 0,
             unsettled: BTreeSet::new(),
+            lives: BTreeMap::new(),
             sessions: BTreeMap::new(),
             running: BTreeMap::new(),
             claims: Vec::new(),
@@ -147,7 +150,7 @@ impl Coordinator {
 
     /// How many requests are under way.
     pub fn unsettled(&self) -> usize {
-        self.unsettled.len()
+        self.running.len()
     }
 
     /// What the next write of a session is checked for, and everything that it depends on.
@@ -168,7 +171,11 @@ impl Coordinator {
                 self.sessions.entry(session).or_default().queue.push_back(waiting);
                 self.go_on(now, session, out);
             }
-            Input::Message { from, message } => self.on_message(now, from.address(), message, out),
+            Input::Message { from, message } => {
+                let life = self.lives.entry(from.address()).or_insert(from.incarnation);
+                *life = from.incarnation.max(*life);
+                self.on_message(now, from.address(), message, out);
+            }
             Input::Timer(Timer::Retry(number)) => self.on_retry(now, number, out),
             Input::Snapshot(_)
             | Input::Recover(_)
@@ -206,7 +213,6 @@ impl Coordinator {
         phase: Phase,
     ) -> (u64, Running) {
         self.last += 1;
-        self.unsettled.insert(self.last);
         let state = self.sessions.entry(session).or_default();
         state.running = Some(self.last);
         let running = Running {
@@ -252,9 +258,21 @@ impl Coordinator {
         if matches!(running.phase, Phase::Getting { gone: Some(_), .. }) {
             return self.begin_again(now, number, out);
         }
+        if running.request.is_none() && self.is_closing(session) {
+            // Nothing that the session does later could depend on it.
+            let Some(running) = self.running.remove(&number) else { return };
+            return self.end(now, number, &running, out);
+        }
         self.ask(running, out);
-        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+        let after = retry_in(self.options.retry_after, now.instant - running.deadline);
+        out.arm(Timer::Retry(number), now.instant + after);
         self.give_up_waiting(now, session, out);
+    }
+
+    /// True if the client has gone and asked for nothing else before.
+    fn is_closing(&self, session: SessionId) -> bool {
+        let next = self.sessions.get(&session).and_then(|state| state.queue.front());
+        next.is_some_and(|waiting| matches!(waiting.ask, Ask::Close))
     }
 
     /// What waits behind a put whose outcome is unknown does not wait for ever.
@@ -283,9 +301,10 @@ impl Coordinator {
         (id.process == self.process && id.incarnation == self.incarnation).then_some(id.number)
     }
 
-    /// Every request with a lower number has ended.
-    fn settled(&self) -> u64 {
-        self.unsettled.first().copied().unwrap_or(self.last + 1)
+    /// Every put at the partition with a lower number has ended.
+    fn settled(&self, partition: u16) -> u64 {
+        let mut unsettled = self.unsettled.range((partition, 0)..=(partition, u64::MAX));
+        unsettled.next().map_or(self.last + 1, |(_, number)| *number)
     }
 
     /// A partition of the region in words.

@@ -2,7 +2,7 @@
 //! the context is that version alone. While the outcome is not known, the context stays what it was, and the session waits
 //! (Corrections 49).
 
-use super::{Coordinator, Phase};
+use super::{Coordinator, Phase, Running};
 use crate::cops::message::{Message, PutOutcome};
 use crate::cops::{Cut, Node};
 use crate::stable::{Planned, Replies, work_of};
@@ -20,12 +20,44 @@ impl Coordinator {
         partition: u16,
         out: &mut Outputs<'_, Node>,
     ) {
-        let phase = Phase::Restoring { context: Default::default(), awaited: BTreeMap::new() };
+        let phase = Phase::Getting {
+            round: 0,
+            since: now.instant,
+            awaited: BTreeMap::new(),
+            results: BTreeMap::new(),
+            second: false,
+            gone: None,
+        };
         let (number, mut running) = self.begin(now, session, request, steps, phase);
-        let context = self.sessions.get(&session).map(|state| state.context.clone()).unwrap_or_default();
+        if self.lives.contains_key(&self.topology.address(self.region, partition)) {
+            return self.put(now, number, running, partition, out);
+        }
+        // It must know the partition's life before it asks for a write.
+        if let Phase::Getting { awaited, .. } = &mut running.phase {
+            let (id, now_millis) = (self.id(number), running.now_millis);
+            let (parts, whole) = Default::default();
+            let question = Message::Get { id, round: 0, version: None, now_millis, parts, whole };
+            awaited.insert(partition, question);
+        }
+        self.keep(now, number, running, out);
+    }
+
+    pub(super) fn put(
+        &mut self,
+        now: Now,
+        number: u64,
+        mut running: Running,
+        partition: u16,
+        out: &mut Outputs<'_, Node>,
+    ) {
+        self.unsettled.insert((partition, number));
+        let context = self.sessions.get(&running.session).map(|state| state.context.clone());
+        let context = context.unwrap_or_default();
+        let life = self.lives.get(&self.topology.address(self.region, partition));
         let question = Box::new(Message::PutAfter {
             id: self.id(number),
-            settled: self.settled(),
+            settled: self.settled(partition),
+            life: life.copied().unwrap_or_default(),
             nearest: context.nearest().clone(),
             all: context.all().clone(),
             latest: context.latest(),
@@ -52,6 +84,11 @@ impl Coordinator {
         let put = match outcome {
             PutOutcome::Done { put } => *put,
             PutOutcome::Refused { error } => return self.fail(now, number, &error, out),
+            // It will say more when it serves again.
+            PutOutcome::Forgotten { up_to: None } => return,
+            PutOutcome::Forgotten { up_to: Some(up_to) } => {
+                return self.end_in_doubt(now, number, partition, up_to, out);
+            }
         };
         let Some(mut running) = self.running.remove(&number) else { return };
         match put.at {

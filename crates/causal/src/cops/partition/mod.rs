@@ -16,7 +16,7 @@ mod write;
 
 use super::dependencies::Causes;
 use super::message::{GetOutcome, Message, PutOutcome};
-use super::record::{Record, Written};
+use super::record::{Fence, Record, Written};
 use super::{Cut, Entries, Mutant, Node, Options, Stamp, Timer};
 use crate::stable::stamp::sight;
 use crate::stable::{Decisions, Topology, effect};
@@ -30,7 +30,7 @@ use replicate::Equivalent;
 use replication::Outbox;
 use replication::transfer::Giver;
 use std::collections::BTreeMap;
-use types::{Address, Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
+use types::{Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ pub struct Partition {
     gaps: bool,
     /// What it waits for before it serves again.
     catching: Catching,
-    /// What was asked for up to here may have been done and forgotten.
-    fence: Timestamp,
+    /// What was first asked for before may have been done and is forgotten.
+    fence: Fence,
     expiry: Expiry,
 }
 
@@ -135,7 +135,7 @@ impl Partition {
             remains: None,
             gaps: false,
             catching: Catching::default(),
-            fence: Timestamp::ZERO,
+            fence: Fence::default(),
             expiry: Expiry::default(),
             topology,
         }
@@ -232,9 +232,11 @@ impl Partition {
             }
             Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
             Message::Received { up_to } => self.on_received(from, up_to, out),
-            Message::Get { .. } | Message::PutAfter { .. } if self.life != Life::Serving => {
-                self.refuse(from, &message, out);
+            Message::Get { id, round, .. } if self.life != Life::Serving => {
+                let error = self.not_serving();
+                out.send(from, Message::GetResp { id, round, outcome: GetOutcome::Refused { error } });
             }
+            Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
             Message::Recall => self.on_recall(now, node, out),
             Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
             Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
@@ -247,7 +249,6 @@ impl Partition {
             _ if self.life == Life::Taking => {}
             Message::Behind { up_to } => self.on_behind(now, from, up_to, random, out),
             Message::Get { .. } => self.on_get(from, message, random, out),
-            Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
             Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
             Message::DepChecked { written } => self.on_dep_checked(now, from, written, out),
             Message::GetResp { .. } | Message::PutResp { .. } => {}
@@ -288,18 +289,8 @@ impl Partition {
     }
 
     /// What to say instead of serving.
-    fn refuse(&self, from: Address, message: &Message, out: &mut Outputs<'_, Node>) {
-        let error = Error::new(ErrorCode::Unavailable, self.why_not());
-        match message {
-            Message::Get { id, round, .. } => {
-                let outcome = GetOutcome::Refused { error };
-                out.send(from, Message::GetResp { id: *id, round: *round, outcome });
-            }
-            Message::PutAfter { id, .. } => {
-                out.send(from, Message::PutResp { id: *id, outcome: PutOutcome::Refused { error } });
-            }
-            _ => {}
-        }
+    fn not_serving(&self) -> Error {
+        Error::new(ErrorCode::Unavailable, self.why_not())
     }
 
     /// Why it does not serve, and what can be done about it.

@@ -68,6 +68,7 @@ impl Partition {
             Record::Causes(region, at, causes) => {
                 self.causes.entry(region).or_default().learn(at, &causes);
             }
+            Record::Fence(fence) => self.fence = fence,
             Record::Common(record) => self.recover_common(record)?,
         }
         Ok(())
@@ -178,6 +179,7 @@ impl Partition {
             let filled = self.life == Life::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
+        record::put(chunk, &Record::Fence(self.fence));
         for (id, outcome) in self.answered.iter() {
             record::put(chunk, &Record::Answered(id, Cow::Borrowed(outcome)));
         }

@@ -189,6 +189,7 @@ impl Partition {
     ) {
         self.life = Life::Taking;
         self.gaps = true;
+        self.fence.life = out.node().incarnation;
         self.persist(&Record::Common(stable::Record::Gaps { filled: false }), out);
         let (since, unanswered) = (now.instant, of.clone());
         self.refill = Some(Box::new(Refill { of, since, unanswered, ..Refill::default() }));
@@ -482,8 +483,7 @@ impl Partition {
         self.catching = Catching { since: now.instant, asked: None, needed };
         self.clock.recover(highest.max(self.written.of(self.region)));
         self.written.set(self.region, self.clock.last());
-        // What was asked before may have been done, and is forgotten.
-        self.fence = self.clock.read(now.wall);
+        self.fence.at = self.clock.last();
         self.life = Life::Catching;
         self.greet_all(out);
         self.catch_up(now, out);

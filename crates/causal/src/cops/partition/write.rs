@@ -1,7 +1,7 @@
 //! `put_after` of a client of the region (COPS, section 4.4): everything that it depends on is visible here, so that it is
 //! evaluated, stamped, logged and visible in one step. What is written across keys of the partition has one place.
 
-use super::{Mutant, Node, Partition, Stamp};
+use super::{Life, Mutant, Node, Partition, Stamp};
 use crate::cops::message::{Message, Part, PutOutcome};
 use crate::cops::record::{Record, Written};
 use crate::cops::{Dependencies, Put};
@@ -31,7 +31,7 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Message::PutAfter { id, settled, nearest, all, latest, now_millis, parts } = message else {
+        let Message::PutAfter { id, settled, life, nearest, all, latest, now_millis, parts } = message else {
             return;
         };
         if !self.answered.admit(id, settled, |_| false) {
@@ -40,23 +40,25 @@ impl Partition {
         let known = self.answered.get(id).filter(|_| !self.has(Mutant::WrittenTwice));
         let outcome = match known.cloned() {
             Some(outcome) => outcome,
-            None if now_millis <= self.fence.wall().as_millis() => {
-                PutOutcome::Refused { error: self.forgotten() }
+            None if life < self.fence.life => {
+                let up_to = (self.life == Life::Serving).then_some(self.fence.at);
+                PutOutcome::Forgotten { up_to }
             }
-            None => match self.put_after(now, id, (nearest, all, latest), now_millis, &parts, random, out) {
-                Ok(put) => PutOutcome::Done { put: Box::new(put) },
-                Err(error) => self.refuse_put(id, error, out),
-            },
+            None => {
+                let after = (nearest, all, latest);
+                let outcome = match self.put_after(now, id, after, now_millis, &parts, random, out) {
+                    Ok(put) => PutOutcome::Done { put: Box::new(put) },
+                    Err(error) => PutOutcome::Refused { error },
+                };
+                if self.answered.get(id).is_none() {
+                    // It wrote nothing: a repetition that is under way must not do so afterwards.
+                    self.persist(&Record::Answered(id, Cow::Borrowed(&outcome)), out);
+                    self.remember(id, outcome.clone());
+                }
+                outcome
+            }
         };
         out.send(from, Message::PutResp { id, outcome });
-    }
-
-    /// Nothing is done. The client is told so: a repetition that is under way must not do it afterwards.
-    fn refuse_put(&mut self, id: TransactionId, error: Error, out: &mut Outputs<'_, Node>) -> PutOutcome {
-        let outcome = PutOutcome::Refused { error };
-        self.persist(&Record::Answered(id, Cow::Borrowed(&outcome)), out);
-        self.remember(id, outcome.clone());
-        outcome
     }
 
     /// Repetitions of a put are answered the same; nobody repeats what is of nobody's session.
@@ -88,9 +90,7 @@ impl Partition {
         }
         let got = self.got(worked.answers, worked.seen, None);
         if worked.effects.is_empty() {
-            let put = Put { got, ..Put::default() };
-            self.remember(id, PutOutcome::Done { put: Box::new(put.clone()) });
-            return Ok(put);
+            return Ok(Put { got, ..Put::default() });
         }
         all.join(&got.causes);
         let stamp = self.place(now, id);
@@ -115,18 +115,12 @@ impl Partition {
         ))
     }
 
-    /// A partition that lost records does not know any more what it has done before that.
-    fn forgotten(&self) -> Error {
-        let text = format!(
-            "partition {} lost its memory before it said whether it has written; read before you repeat it",
-            self.index
-        );
-        Error::new(ErrorCode::UnknownOutcome, text)
-    }
-
     /// # Errors
-    /// So much waits for other regions that no more is kept for them.
+    /// It does not serve, or so much waits for other regions that no more is kept for them.
     fn admit_write(&self) -> Result<(), Error> {
+        if self.life != Life::Serving {
+            return Err(self.not_serving());
+        }
         if self.outbox.bytes() <= self.options.queue_bytes {
             return Ok(());
         }

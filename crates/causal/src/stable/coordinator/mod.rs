@@ -69,6 +69,8 @@ pub struct Coordinator<S: Times> {
     next: u64,
     /// The numbers of transactions that have not ended everywhere.
     unsettled: BTreeSet<u64>,
+    /// By replica what it was told of them last.
+    settled: BTreeMap<Address, u64>,
     /// The newest stable times that it knows.
     stable: S,
     /// Who may be asked for the stable times, in turn.
@@ -133,6 +135,7 @@ impl<S: Times> Coordinator<S> {
             options,
             next: 0,
             unsettled: BTreeSet::new(),
+            settled: BTreeMap::new(),
             stable,
             unanswered: 0,
             last_request: Instant::default(),
@@ -452,9 +455,23 @@ impl<S: Times> Coordinator<S> {
         self.next
     }
 
-    /// Every transaction with a lower number has ended everywhere.
-    fn settled(&self) -> u64 {
-        self.unsettled.first().copied().unwrap_or(self.next + 1)
+    /// Every transaction with a lower number that a replica had a part in has ended everywhere.
+    fn settled(&mut self, replica: Address) -> u64 {
+        let before = self.settled.get(&replica).copied().unwrap_or_default();
+        let mut unsettled = self.unsettled.range(before..).copied();
+        let settled = unsettled.find(|number| self.may_concern(*number, replica)).unwrap_or(self.next + 1);
+        self.settled.insert(replica, settled);
+        settled
+    }
+
+    /// False if others were asked to commit it: another attempt has another number.
+    fn may_concern(&self, number: u64, replica: Address) -> bool {
+        match self.running.get(&number).map(|running| &running.phase) {
+            Some(Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) => {
+                prepared.participants.values().any(|participant| *participant == replica)
+            }
+            _ => true,
+        }
     }
 
     /// Starts the session's requests until one of them has to wait.
@@ -643,6 +660,11 @@ impl<S: Times> Coordinator<S> {
 /// The time that deadlines compare with: the wall clock, or the session's last write if that is later.
 pub(crate) fn millis(now: Now, highest: Timestamp) -> u64 {
     now.wall.max(highest.wall()).as_millis()
+}
+
+/// Until a question is repeated: the longer it is overdue, the more rarely.
+pub(crate) fn retry_in(every: Duration, overdue: Duration) -> Duration {
+    overdue.clamp(every, every * 10)
 }
 
 /// How long to wait before the attempt after this many.

@@ -9,7 +9,7 @@ use super::apart::Reason;
 use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
 use super::slices::{part_of, work_of};
-use super::{Coordinator, backoff};
+use super::{Coordinator, backoff, retry_in};
 use crate::stable::commit::Votes;
 use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
 use crate::stable::{Mutant, Node, Timer, Times};
@@ -95,7 +95,7 @@ impl<S: Times> Coordinator<S> {
         decider: u16,
         flush: Option<usize>,
     ) -> Preparing<S> {
-        let (id, settled, alone) = (self.id(number), self.settled(), participants.len() == 1);
+        let (id, alone) = (self.id(number), participants.len() == 1);
         let (snapshot, pessimistic) = (running.snapshot, self.is_pessimistic(running.session));
         let highest = self.thread(running.session).highest.max(snapshot.reach());
         let effects = parts.values().flatten().map(chosen_effects).collect();
@@ -106,7 +106,7 @@ impl<S: Times> Coordinator<S> {
         for partition in participants.keys() {
             let message = Message::Prepare {
                 id,
-                settled,
+                settled: self.settled(participants[partition]),
                 snapshot,
                 highest,
                 now_millis: running.now_millis,
@@ -417,6 +417,7 @@ impl<S: Times> Coordinator<S> {
         if running.request.is_some() && (now.instant >= running.deadline || self.is_cut_off(now, running)) {
             return self.give_up(now, number, out);
         }
+        let deadline = running.deadline;
         match &running.phase {
             Phase::Backoff { until, .. } => {
                 if now.instant < *until {
@@ -448,7 +449,8 @@ impl<S: Times> Coordinator<S> {
             }
             Phase::Holding { .. } => {}
         }
-        out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+        let after = retry_in(self.options.retry_after, now.instant - deadline);
+        out.arm(Timer::Retry(number), now.instant + after);
     }
 }
 
