@@ -166,8 +166,8 @@ fn section_5_1_a_leased_version_is_kept() {
     assert_eq!(collected_meanwhile(None, 5_000), ["x2", "y2"]);
 }
 
-/// What y depends on was lost where it was, with the operator's consent, and the region that wrote it is cut off. Its text tells that
-/// no state has both; reads of one key go on.
+/// What y depends on was lost where it was, with the operator's consent, and the region that wrote it is cut off. Reads of one
+/// key go on.
 #[test]
 fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
     let mut world = world(2, Options { accept_loss: true, ..options(true, None) });
@@ -184,7 +184,4 @@ fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
     let told = own.many(&mut world, &steps);
     assert!(told.starts_with("-UNAVAILABLE partition 0 of the region"), "{told}");
     assert_eq!(super::scenes::get(&mut world, own, &y), "y");
-    world.heal();
-    world.run_ms(200);
-    assert!(own.many(&mut world, &steps).ends_with("\"y\""));
 }

@@ -103,8 +103,8 @@ impl Coordinator {
 
     fn gone(&self, partition: u16) -> Error {
         let text = format!(
-            "{} has not written what keys of other partitions depend on that it lost or has collected; nothing was done; try \
-             again when all regions are connected, or read the keys one by one",
+            "{} lacks writes that the other keys depend on, which it lost or has collected; nothing was done; try again when \
+             all regions are connected, or read the keys one by one",
             self.whereabouts(partition)
         );
         Error::new(ErrorCode::Unavailable, text)
