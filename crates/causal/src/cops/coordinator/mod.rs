@@ -79,6 +79,8 @@ struct Running {
     deadline: Instant,
     now_millis: u64,
     steps: Vec<Planned>,
+    /// The partition whose keys it writes, of a put.
+    writes: Option<u16>,
     /// One for each step.
     replies: Vec<ReplyBuf>,
     /// Sums of counts and cursors of scans, by step.
@@ -223,6 +225,7 @@ impl Coordinator {
             now_millis: crate::stable::millis(now, state.context.latest()),
             replies: steps.iter().map(crate::stable::known_reply).collect(),
             steps,
+            writes: None,
             numbers: BTreeMap::new(),
             phase,
         };

@@ -109,8 +109,7 @@ impl Coordinator {
     /// Every partition has answered: the second round, if one is needed, or the end.
     fn after_round(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
         let Phase::Getting { round, since, results, second, .. } = &running.phase else { return };
-        if running.steps.iter().any(Planned::is_write) {
-            let partition = results.keys().next().copied().unwrap_or_default();
+        if let Some(partition) = running.writes {
             return self.put(now, number, running, partition, out);
         }
         let is_late = now.instant - *since >= self.options.lease && !self.has(Mutant::LeaseIgnored);

@@ -29,6 +29,8 @@ impl Coordinator {
             gone: None,
         };
         let (number, mut running) = self.begin(now, session, request, steps, phase);
+        running.writes = Some(partition);
+        self.unsettled.insert((partition, number));
         if self.lives.contains_key(&self.topology.address(self.region, partition)) {
             return self.put(now, number, running, partition, out);
         }
@@ -50,7 +52,6 @@ impl Coordinator {
         partition: u16,
         out: &mut Outputs<'_, Node>,
     ) {
-        self.unsettled.insert((partition, number));
         let context = self.sessions.get(&running.session).map(|state| state.context.clone());
         let context = context.unwrap_or_default();
         let life = self.lives.get(&self.topology.address(self.region, partition));
