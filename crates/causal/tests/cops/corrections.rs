@@ -36,7 +36,6 @@ pub fn unknown_outcome(mutant: Option<Mutant>) -> String {
     let mut world = world(2, options(false, mutant));
     let (first, second) = (key(0), key(1));
     let (own, there) = (Client::new(coordinator(0, 0), 1), client(1, 2));
-    get(&mut world, own, &first);
     world.part(replica(0, 0), own.at);
     world.part(replica(0, 0), replica(1, 0));
     let told = own.one(&mut world, &first, write("v"));
@@ -66,7 +65,6 @@ fn corrections_49_an_unknown_outcome_stays_in_the_context() {
 pub fn lost_answer(mutant: Option<Mutant>) -> String {
     let mut world = world(1, options(false, mutant));
     let own = Client::new(coordinator(0, 0), 1);
-    get(&mut world, own, "n");
     world.part(replica(0, 0), own.at);
     let request =
         protocol::Request::One { session: own.session, operation: super::client::on("n", increment(1)) };

@@ -74,7 +74,6 @@ fn a_put_is_known_after_a_restart() {
     for checkpointed in [false, true] {
         let mut world = world(1, Options::default());
         let own = Client::new(coordinator(0, 0), 1);
-        get(&mut world, own, "n");
         (0..3).for_each(|index| world.part(replica(0, index), own.at));
         let operation = super::client::on("n", increment(1));
         let id = world.request(own.at, Request::One { session: own.session, operation });

@@ -252,19 +252,18 @@ fn a_put_that_was_refused_while_it_took_is_not_written_afterwards() {
     set(&mut world, own, &key(0), "1");
     world.run_ms(300);
     world.destroy(replica(0, 0));
-    world.cut(0, 1);
+    world.part(replica(1, 0), replica(0, 0));
     world.start_from(replica(0, 0), false);
     let told = own.one(&mut world, &key(0), GET);
     assert!(told.starts_with("-UNAVAILABLE"), "{told}");
-    // The answer is on its way for longer than the taking lasts.
-    world.faults.near = (300_000, 300_000);
+    // Some copies are on their way for longer than the taking lasts.
+    world.faults.near = (600_000, 600_000);
     let id = own.send(&mut world, &[step(&key(0), increment(1))]);
-    world.run_ms(301);
+    world.run_ms(601);
     world.faults = Faults::NONE;
     world.heal();
-    world.run_ms(250);
-    assert!(partition(&world, replica(0, 0)).is_serving());
     let told = render(&world.await_reply(id));
     assert!(told.contains("nothing was done"), "{told}");
+    world.run_ms(700);
     assert_eq!(get(&mut world, other, &key(0)), "1");
 }

@@ -175,7 +175,8 @@ fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
     let (x, y) = (key(0), key(1));
     set(&mut world, there, &x, "x");
     set(&mut world, there, &y, "y");
-    world.run_ms(200);
+    // Here, and before anybody knows that it is everywhere.
+    world.run_ms(25);
     world.cut(0, 1);
     world.destroy(replica(0, 0));
     world.start_from(replica(0, 0), false);

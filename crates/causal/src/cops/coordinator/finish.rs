@@ -29,7 +29,7 @@ impl Coordinator {
 
     pub(super) fn end(&mut self, now: Now, number: u64, running: &Running, out: &mut Outputs<'_, Node>) {
         let session = running.session;
-        if let Some(partition) = running.writes {
+        if let Phase::Putting { partition, .. } = running.phase {
             self.unsettled.remove(&(partition, number));
         }
         out.disarm(super::Timer::Retry(number));

@@ -79,8 +79,6 @@ struct Running {
     deadline: Instant,
     now_millis: u64,
     steps: Vec<Planned>,
-    /// The partition whose keys it writes, of a put.
-    writes: Option<u16>,
     /// One for each step.
     replies: Vec<ReplyBuf>,
     /// Sums of counts and cursors of scans, by step.
@@ -112,6 +110,8 @@ enum Phase {
         partition: u16,
         /// The question.
         question: Box<Message>,
+        /// It has left more than once.
+        repeated: bool,
     },
     /// Dependency checks are out, for a context that the session is given.
     Restoring {
@@ -225,7 +225,6 @@ impl Coordinator {
             now_millis: crate::stable::millis(now, state.context.latest()),
             replies: steps.iter().map(crate::stable::known_reply).collect(),
             steps,
-            writes: None,
             numbers: BTreeMap::new(),
             phase,
         };
@@ -248,11 +247,16 @@ impl Coordinator {
             Phase::Getting { awaited, .. } | Phase::Restoring { awaited, .. } => {
                 awaited.iter().for_each(|(partition, question)| send(*partition, question));
             }
-            Phase::Putting { partition, question } => send(*partition, question),
+            Phase::Putting { partition, question, .. } => send(*partition, question),
         }
     }
 
     fn on_retry(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
+        if let Some(Phase::Putting { repeated, .. }) =
+            self.running.get_mut(&number).map(|running| &mut running.phase)
+        {
+            *repeated = true;
+        }
         let Some(running) = self.running.get(&number) else { return };
         let session = running.session;
         if running.request.is_some() && running.deadline <= now.instant {

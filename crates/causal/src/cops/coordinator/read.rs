@@ -109,9 +109,6 @@ impl Coordinator {
     /// Every partition has answered: the second round, if one is needed, or the end.
     fn after_round(&mut self, now: Now, number: u64, mut running: Running, out: &mut Outputs<'_, Node>) {
         let Phase::Getting { round, since, results, second, .. } = &running.phase else { return };
-        if let Some(partition) = running.writes {
-            return self.put(now, number, running, partition, out);
-        }
         let is_late = now.instant - *since >= self.options.lease && !self.has(Mutant::LeaseIgnored);
         if is_late && !*second && results.len() > 1 {
             // What was read first may be older than what is still known of the others' dependencies.

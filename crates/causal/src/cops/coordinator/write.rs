@@ -2,9 +2,9 @@
 //! the context is that version alone. While the outcome is not known, the context stays what it was, and the session waits
 //! (Corrections 49).
 
-use super::{Coordinator, Phase, Running};
+use super::{Coordinator, Phase};
 use crate::cops::message::{Message, PutOutcome};
-use crate::cops::{Cut, Node};
+use crate::cops::{Cut, Node, Timer};
 use crate::stable::{Planned, Replies, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -20,40 +20,10 @@ impl Coordinator {
         partition: u16,
         out: &mut Outputs<'_, Node>,
     ) {
-        let phase = Phase::Getting {
-            round: 0,
-            since: now.instant,
-            awaited: BTreeMap::new(),
-            results: BTreeMap::new(),
-            second: false,
-            gone: None,
-        };
+        let phase = Phase::Restoring { context: Default::default(), awaited: BTreeMap::new() };
         let (number, mut running) = self.begin(now, session, request, steps, phase);
-        running.writes = Some(partition);
         self.unsettled.insert((partition, number));
-        if self.lives.contains_key(&self.topology.address(self.region, partition)) {
-            return self.put(now, number, running, partition, out);
-        }
-        // It must know the partition's life before it asks for a write.
-        if let Phase::Getting { awaited, .. } = &mut running.phase {
-            let (id, now_millis) = (self.id(number), running.now_millis);
-            let (parts, whole) = Default::default();
-            let question = Message::Get { id, round: 0, version: None, now_millis, parts, whole };
-            awaited.insert(partition, question);
-        }
-        self.keep(now, number, running, out);
-    }
-
-    pub(super) fn put(
-        &mut self,
-        now: Now,
-        number: u64,
-        mut running: Running,
-        partition: u16,
-        out: &mut Outputs<'_, Node>,
-    ) {
-        let context = self.sessions.get(&running.session).map(|state| state.context.clone());
-        let context = context.unwrap_or_default();
+        let context = self.sessions.get(&session).map(|state| state.context.clone()).unwrap_or_default();
         let life = self.lives.get(&self.topology.address(self.region, partition));
         let question = Box::new(Message::PutAfter {
             id: self.id(number),
@@ -65,7 +35,7 @@ impl Coordinator {
             now_millis: running.now_millis,
             parts: work_of::<Cut>(&running.steps).remove(&partition).unwrap_or_default(),
         });
-        running.phase = Phase::Putting { partition, question };
+        running.phase = Phase::Putting { partition, question, repeated: false };
         self.keep(now, number, running, out);
     }
 
@@ -77,14 +47,17 @@ impl Coordinator {
         out: &mut Outputs<'_, Node>,
     ) {
         let Some(number) = self.number(id) else { return };
-        let Some(Phase::Putting { partition, .. }) = self.running.get(&number).map(|running| &running.phase)
+        let Some(Phase::Putting { partition, repeated, .. }) =
+            self.running.get(&number).map(|running| &running.phase)
         else {
             return;
         };
-        let partition = *partition;
+        let (partition, repeated) = (*partition, *repeated);
         let put = match outcome {
             PutOutcome::Done { put } => *put,
             PutOutcome::Refused { error } => return self.fail(now, number, &error, out),
+            // The only copy has come to a life that did nothing of it, and now is known here.
+            PutOutcome::Forgotten { .. } if !repeated => return self.put_anew(now, number, partition, out),
             // It will say more when it serves again.
             PutOutcome::Forgotten { up_to: None } => return,
             PutOutcome::Forgotten { up_to: Some(up_to) } => {
@@ -107,5 +80,15 @@ impl Coordinator {
         put.got.answers.iter().for_each(|answer| told.take(partition, answer.clone()));
         self.claim(number, &running, &BTreeMap::from([(partition, put.got.clone())]), Some(&put));
         self.answer(now, number, running, out);
+    }
+
+    /// Nothing was done: asks under another number.
+    fn put_anew(&mut self, now: Now, number: u64, partition: u16, out: &mut Outputs<'_, Node>) {
+        let Some(running) = self.running.remove(&number) else { return };
+        self.unsettled.remove(&(partition, number));
+        out.disarm(Timer::Retry(number));
+        if let Some(request) = running.request {
+            self.start_put(now, running.session, request, running.steps, partition, out);
+        }
     }
 }
