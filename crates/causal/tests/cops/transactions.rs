@@ -175,9 +175,10 @@ fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
     let (x, y) = (key(0), key(1));
     set(&mut world, there, &x, "x");
     set(&mut world, there, &y, "y");
-    // Here, and before anybody knows that it is everywhere.
-    world.run_ms(25);
+    // It arrives, and nobody will know that it has.
     world.cut(0, 1);
+    world.run_ms(25);
+    assert_eq!(get_trans(&mut world, own, &[&x, &y]), ["x", "y"]);
     world.destroy(replica(0, 0));
     world.start_from(replica(0, 0), false);
     world.run_ms(3_000);
