@@ -8,7 +8,7 @@ use types::{Reply, SessionId};
 
 fn world(protocol: Protocol) -> World {
     let options = Options {
-        transactions: false,
+        transactions: matches!(protocol, Protocol::Cops),
         partitions: 2,
         protocol,
         replicas: None,
