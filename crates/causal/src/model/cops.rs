@@ -8,10 +8,11 @@ use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place}
 use types::WallTime;
 
 /// How nodes are set up in a process.
-fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
+fn set_up(options: &Options, serialized: bool, place: &Place<'_>) -> cops::Options {
     let standard = cops::Options::default();
     cops::Options {
         transactions: options.transactions,
+        serialized,
         durability: place.life.durability,
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
@@ -20,10 +21,10 @@ fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
     }
 }
 
-/// The instances of a keyspace in a process.
-pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+/// The instances of a keyspace in a process; `serialized` as in [`cops::Options::serialized`].
+pub fn host_cops(options: &Options, serialized: bool, place: &Place<'_>) -> Box<dyn Hosted> {
     let (topology, life) = (topology(options, place), place.life);
-    let set_up = set_up(options, place);
+    let set_up = set_up(options, serialized, place);
     let coordinator =
         Node::coordinator(topology.clone(), life.region, life.process, life.incarnation, set_up);
     let mut nodes = Nodes::new(place, place.coordinator(), coordinator);

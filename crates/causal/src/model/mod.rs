@@ -7,12 +7,12 @@ mod options;
 mod placement;
 
 pub use copied::host_copies;
+pub use cops::host_cops;
 pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
 
 use crate::{paris, pocc, wren};
-use cops::host_cops;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
 use types::Error;
@@ -89,6 +89,6 @@ fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
         // These have no copies: `Options::check`.
         (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
-        (Protocol::Cops, _) => host_cops(options, place),
+        (Protocol::Cops, _) => host_cops(options, false, place),
     }
 }

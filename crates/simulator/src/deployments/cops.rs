@@ -1,4 +1,4 @@
-//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything.
+//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything. LOG, the same with one partition.
 
 use super::causal::{WrenDeployment, told};
 use crate::deployment::{Deployment, Host, Layout, Setting};
@@ -32,13 +32,20 @@ impl CopsDeployment {
     pub fn transactional() -> Self {
         Self::new(Options { transactions: true, ..Options::default() })
     }
+
+    /// LOG.
+    pub fn serialized() -> Self {
+        Self::new(Options { serialized: true, ..Options::default() })
+    }
 }
 
 impl Deployment for CopsDeployment {
     type Protocol = Node;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        WrenDeployment::default().layout(random)
+        let layout = WrenDeployment::default().layout(random);
+        let partitions = if self.options.serialized { 1 } else { layout.partitions };
+        Layout { partitions, ..layout }
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {

@@ -4,7 +4,7 @@
 
 use super::{Coordinator, Phase};
 use crate::cops::message::{Message, PutOutcome};
-use crate::cops::{Cut, Node};
+use crate::cops::{Cut, Dependencies, Node};
 use crate::stable::{Planned, Replies, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -26,7 +26,11 @@ impl Coordinator {
         let question = Box::new(Message::PutAfter {
             id: self.id(number),
             settled: self.settled(),
-            nearest: context.nearest().clone(),
+            nearest: if self.options.serialized {
+                Dependencies::default()
+            } else {
+                context.nearest().clone()
+            },
             all: context.all().clone(),
             latest: context.latest(),
             now_millis: running.now_millis,
