@@ -130,6 +130,9 @@ fn operations(scale: Scale) -> Experiment {
     Experiment { id: "operations", title: "Gets, and puts, one server (table 2)", runs, axis: None }
 }
 
+/// The axis of experiments in which the number of keys varies.
+const KEYS: Axis = ("keys of a group", |point| f64::from(point.keys));
+
 /// One thing varies (section 6.3).
 fn dynamic(scale: Scale) -> Vec<Experiment> {
     let usual = usual(scale);
@@ -148,7 +151,8 @@ fn dynamic(scale: Scale) -> Vec<Experiment> {
         let sparse = ratios.iter().step_by(if scale.quick { 3 } else { 1 });
         sparse.map(|ratio| with(mix(usual, *ratio), |plan| plan.variance = *variance))
     });
-    let keys = pick(&[1, 8, 64, 512, 4096]).into_iter().map(|keys| with(usual, |plan| plan.keys = keys));
+    let keys =
+        |setup, keys: &[u32]| both(pick(keys).into_iter().map(|keys| with(setup, |plan| plan.keys = keys)));
     let variances: &[f64] = if scale.quick { &[0.0, 512.0] } else { &[0.0, 1.0 / 128.0, 1.0, 16.0, 512.0] };
     let variances = variances.iter().map(|variance| with(usual, |plan| plan.variance = *variance));
     let sizes = pick(&[1, 128, 1024, 4096, 16_384]).into_iter();
@@ -169,11 +173,12 @@ fn dynamic(scale: Scale) -> Vec<Experiment> {
                 (f64::from(point.puts) / f64::from(point.gets)).log2()
             }),
         ),
+        of("keys", "Keys of a group (fig. 11a)", keys(usual, &[1, 8, 64, 512, 4096]), KEYS),
         of(
-            "keys",
-            "Keys of a group (fig. 11a)",
-            both(keys),
-            ("keys of a group", |point| f64::from(point.keys)),
+            "checks",
+            "The same with few clients and a short delay, so that dependencies are to be checked (4.4)",
+            keys(Setup { clients: 16, ..usual }, &[8, 64, 512, 4096]),
+            KEYS,
         ),
         of("variance", "Variance (fig. 11b)", both(variances), ("variance", |point| point.variance)),
         of(
