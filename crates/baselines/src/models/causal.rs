@@ -107,7 +107,7 @@ impl Model for CausalBaselines {
             "cure" | "cure-applied" => Ok(host_partitions::<Cure>(&options, set_up, place)),
             "h-cure" | "h-cure-applied" => Ok(host_partitions::<HybridCure>(&options, set_up, place)),
             "bpr" => Ok(host_partitions::<Blocking>(&options, set_up, place)),
-            LOG => Ok(host_cops(&options, true, place)),
+            LOG => Ok(host_cops(&Options { ignore_conflicts: true, ..options }, true, place)),
             "nocc" => Ok(host_partitions::<Uncoordinated>(&options, set_up, place)),
             other => Err(format!("there is no baseline '{other}' here")),
         }
