@@ -4,9 +4,9 @@
 //! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again after a
 //! restart, the leader tells them with each promise, so that they keep no more than it does.
 //!
-//! A leader may have been deposed without knowing it. Reads come to it when a quorum has confirmed that it leads, and what it
-//! refuses, or answers without a version, waits for a record. All else that it says stays true: versions that it tells of
-//! are in the log, and a time that it tells is below a promise in the log.
+//! A leader may have been deposed without knowing it. Reads, and who asks for its state, come to it when a quorum has confirmed
+//! that it leads; what it answers to a put is in the log, refusals too. All else that it says stays true: versions that it
+//! tells of are in the log, and a time that it tells is below a promise in the log.
 
 use super::{Equivalent, Life, Node, Partition};
 use crate::cops::record::Record;
@@ -21,12 +21,17 @@ const FOLDED: usize = 8;
 impl Partition {
     /// One like this before its recovery.
     pub(in crate::cops) fn fresh(&self) -> Self {
-        Partition::new(self.topology.clone(), self.region, self.index, self.options)
+        let fresh = Partition::new(self.topology.clone(), self.region, self.index, self.options);
+        Partition { handler: self.handler.clone(), ..fresh }
     }
 
     /// It leads no more: what lasted for its life is forgotten.
     pub(in crate::cops) fn demote(&mut self) {
+        // What it has taken beyond its records counts: what they say of gaps is made good here.
+        self.gaps &= self.life != Life::Serving;
         self.life = Life::Recovering;
+        self.refill = None;
+        self.catching = Default::default();
         self.equivalents.values_mut().for_each(|equivalent| *equivalent = Equivalent::default());
         self.checks = Default::default();
         self.lag = Default::default();
@@ -77,13 +82,6 @@ impl Partition {
     pub(super) fn fold_behind(&mut self) {
         if self.options.copied {
             self.store.fold_some(FOLDED);
-        }
-    }
-
-    /// Who is told something that is in no version may be told it by a copy that leads no more: the log says first that it does.
-    pub(super) fn confirm(&mut self, out: &mut Outputs<'_, Node>) {
-        if self.options.copied {
-            self.write_promise(out);
         }
     }
 }

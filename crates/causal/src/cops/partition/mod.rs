@@ -279,7 +279,10 @@ impl Partition {
     /// Makes a version visible. What the cells hold already, from a checkpoint, is left out.
     fn show(&mut self, written: &Written) {
         let stamp = written.stamp;
-        self.unlogged.note(self.recorded, stamp);
+        if !self.options.copied {
+            // Copies share a log of their own, which does not fill up.
+            self.unlogged.note(self.recorded, stamp);
+        }
         self.written.set(stamp.region, stamp.at.max(self.written.of(stamp.region)));
         if self.options.claims && stamp.region == self.region {
             self.versions.push((stamp, written.effects.clone()));

@@ -83,16 +83,13 @@ impl Partition {
         };
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
-            self.promised = Timestamp::from_wall(WallTime(bound.wall().0 + ahead)).max(bound);
-            self.write_promise(out);
+            let until = Timestamp::from_wall(WallTime(bound.wall().0 + ahead)).max(bound);
+            let promise = stable::Record::Promise { until, observed: Timestamp::ZERO };
+            self.persist(&Record::Common(promise), out);
             self.tell_progress(out);
+            self.promised = until;
         }
         self.written.set(self.region, bound.max(self.written.of(self.region)));
-    }
-
-    pub(super) fn write_promise(&mut self, out: &mut Outputs<'_, Node>) {
-        let promise = stable::Record::Promise { until: self.promised, observed: Timestamp::ZERO };
-        self.persist(&Record::Common(promise), out);
     }
 
     /// Sends an equivalent what it lacks, as far as there is room on the way. True if that was anything.

@@ -58,9 +58,6 @@ impl Partition {
                 outcome
             }
         };
-        if !matches!(&outcome, PutOutcome::Done { put } if put.at.is_some()) {
-            self.confirm(out);
-        }
         out.send(from, Message::PutResp { id, outcome });
     }
 
