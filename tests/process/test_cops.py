@@ -10,6 +10,14 @@ from harness import wait_until
 
 REGIONS = "abc"
 SLOW_MS = 150
+GREATEST = """
+function resolve(key, conflict)
+  local one, other = conflict.branches[1], conflict.branches[2]
+  if one > other then return one end
+  return other
+end
+"""
+MERGED = ("merged", "CONFLICTS", "handler", "HANDLER", GREATEST)
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +25,7 @@ def regions():
     """Three regions, the way between b and c slow; COPS and COPS-GT, of eight partitions each."""
     with Cluster(3, 1, "--delay", f"b-c={SLOW_MS}ms") as cluster:
         with cluster["a/1"].client() as client:
-            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on")):
+            for keyspace, *options in (("cops",), ("gt", "TRANSACTIONS", "on"), ("kept", "CONFLICTS", "keep"), MERGED):
                 client.execute_command(
                     "KEYSPACE", "CREATE", keyspace, "MODEL", "causal", "PROTOCOL", "cops", "PARTITIONS", "8", *options
                 )
@@ -39,6 +47,11 @@ def test_the_region_says_which_protocol_it_has(regions):
     [
         (("REPLICAS", "2"), "every partition in every region"),
         (("COPIES", "3"), "no copies yet"),
+        (("CONFLICTS", "handler"), "go together"),
+        (
+            ("CONFLICTS", "handler", "HANDLER", "function resolve(key, c) return c.branches[1] end"),
+            r"HANDLER: it is not commutative.* merge\('",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(regions, options, reason):
@@ -136,6 +149,73 @@ def test_a_connection_has_several_contexts(regions):
         client.execute_command("CONTEXT", "DROP", number)
         with pytest.raises(redis.exceptions.ResponseError, match=f"no context {number}"):
             client.execute_command("CONTEXT", "USE", number)
+
+
+def write_apart(regions, clients, values) -> None:
+    """Each region writes while it is cut off from the others."""
+    cuts = ("a b", "a c", "b c")
+    for cut in cuts:
+        regions.do(f"cut {cut}")
+    try:
+        for client, value in zip(clients, values):
+            client.set("cart", value)
+    finally:
+        regions.do("heal")
+
+
+def test_a_lost_write_is_listed_in_every_region(regions):
+    clients = [session(regions, region) for region in REGIONS]
+    write_apart(regions, clients, ["one", "two", "three"])
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1]) == 2)
+    kept = clients[0].get("cart")
+    assert {client.get("cart") for client in clients} == {kept}
+    listed = [client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1] for client in clients]
+    lost = [{entry["lost"]["value"] for entry in entries} for entries in listed]
+    assert lost == [{"one", "two", "three"} - {kept}] * 3
+    assert clients[1].execute_command("CONFLICTS", "RESOLVE", "KEY", "cart") == 2
+    for client in clients:
+        wait_until(lambda: client.execute_command("CONFLICTS", "LIST", "MATCH", "cart")[1] == [])
+        client.close()
+
+
+def test_siblings_are_kept_until_a_write_settles_them(regions):
+    clients = [session(regions, region, "kept") for region in REGIONS]
+    values = {"bread", "milk", "eggs"}
+    write_apart(regions, clients, sorted(values))
+
+    def siblings(client) -> list[dict]:
+        return client.execute_command("CONFLICTS", "OF", "cart")
+
+    for client in clients:
+        wait_until(lambda: {entry["value"] for entry in siblings(client)} == values)
+        assert {entry["region"] for entry in siblings(client)} == set(REGIONS)
+        for command in (("GET", "cart"), ("APPEND", "cart", "more"), ("GETSET", "cart", "x")):
+            with pytest.raises(redis.exceptions.ResponseError, match="SIBLINGS 'cart' has 3 concurrent values"):
+                client.execute_command(*command)
+        assert client.exists("cart") == 1
+    regions.do("kill b/1", "restart b/1")
+    clients[1].close()
+    clients[1] = session(regions, "b", "kept")
+    wait_until(lambda: {entry["value"] for entry in siblings(clients[1])} == values)
+    clients[0].set("cart", "all of it")
+    for client in clients:
+        wait_until(lambda: [entry["value"] for entry in siblings(client)] == ["all of it"])
+        assert client.get("cart") == "all of it"
+        client.close()
+
+
+def test_a_handler_merges_siblings_where_they_are_read(regions):
+    clients = [session(regions, region, "merged") for region in REGIONS]
+    write_apart(regions, clients, ["3", "9", "5"])
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "OF", "cart")) == 3)
+        assert client.get("cart") == "9"
+    assert clients[2].incr("cart") == 10
+    for client in clients:
+        wait_until(lambda: len(client.execute_command("CONFLICTS", "OF", "cart")) == 1)
+        assert client.get("cart") == "10"
+        client.close()
 
 
 def test_keys_are_read_together(regions):

@@ -31,11 +31,13 @@ struct Deed<'d> {
     effect: &'d Effect<'d>,
 }
 
-/// Compares what each region lists, by its number, with what the history has lost of the keys that it holds.
+/// Compares what each region lists, by its number, with what the history has lost of the keys that it holds. Until it is replaced
+/// by somebody who observed it, or else until somebody who saw it wrote over it.
 pub fn check_losses(
     history: &[Transaction],
     listed: &BTreeMap<u16, Vec<ListedLoss>>,
     holds: impl Fn(u16, &[u8]) -> bool,
+    until_replaced: bool,
 ) -> Vec<Violation> {
     let mut findings = Findings::default();
     let decoded = decode_all(history, &mut findings);
@@ -62,10 +64,16 @@ pub fn check_losses(
         let kinds = deeds.iter().filter_map(|deed| lasting_kind(deed.effect));
         kinds.collect::<BTreeSet<_>>().len() <= 1
     });
-    let wanted: BTreeSet<ListedLoss> = keys.iter().flat_map(|(key, deeds)| lost(key, deeds)).collect();
+    let wanted: BTreeSet<ListedLoss> =
+        keys.iter().flat_map(|(key, deeds)| lost(key, deeds, until_replaced)).collect();
     for (region, listed) in listed {
         let judged = listed.iter().filter(|loss| keys.contains_key(loss.key.as_slice()));
-        let found: BTreeSet<ListedLoss> = judged.cloned().collect();
+        // To whom a sibling was lost first is nothing that stays.
+        let told = |loss: &ListedLoss| match until_replaced {
+            true => ListedLoss { instead: Vec::new(), ..loss.clone() },
+            false => loss.clone(),
+        };
+        let found: BTreeSet<ListedLoss> = judged.map(told).collect();
         let told = |loss: &ListedLoss| {
             let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
             format!("{} of {} to {}", text(&loss.value), text(&loss.key), text(&loss.instead))
@@ -87,7 +95,7 @@ fn saw(deeds: &[Deed<'_>], later: usize, earlier: usize) -> bool {
     deeds[later].commit.observed(&deeds[earlier].commit)
 }
 
-fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {
+fn lost(key: &[u8], deeds: &[Deed<'_>], until_replaced: bool) -> Vec<ListedLoss> {
     let mut settled: BTreeSet<&[u8]> = BTreeSet::new();
     for deed in deeds {
         if let Effect::Key(key::Effect::Resolve { losses }) = deed.effect {
@@ -101,7 +109,8 @@ fn lost(key: &[u8], deeds: &[Deed<'_>]) -> Vec<ListedLoss> {
         for part in parts(deed.effect) {
             let name = name(deed, &part);
             let judged = Judged { deeds, elements: &elements, place, part: &part };
-            let Some(instead) = judged.lost_to() else { continue };
+            let instead = if until_replaced { judged.sibling_of() } else { judged.lost_to() };
+            let Some(instead) = instead else { continue };
             let value = said(deed.effect, &part).unwrap_or_else(|| told(deed.effect));
             if !settled.contains(name.as_slice()) && found.iter().all(|loss: &ListedLoss| loss.name != name) {
                 found.push(ListedLoss { key: key.to_vec(), name, value, instead });
@@ -136,6 +145,29 @@ impl Judged<'_, '_> {
 
     fn effect(&self, place: usize) -> &Effect<'_> {
         self.deeds[place].effect
+    }
+
+    /// Nothing, if it is a value beside the one that is shown, which nobody who observed it replaced; of other parts than values,
+    /// if it is lost.
+    fn sibling_of(&self) -> Option<Vec<u8>> {
+        let resets = |other: usize| {
+            matches!(
+                self.effect(other),
+                Effect::Key(key::Effect::Delete)
+                    | Effect::Register(register::Effect::Set { .. } | register::Effect::Delete)
+            )
+        };
+        let all = 0..self.deeds.len();
+        let stays = |place: usize| !(place + 1..all.end).any(|other| resets(other) && self.saw(other, place));
+        let value = |place: usize| said(self.effect(place), &LostPart::Value);
+        let is_sibling = match self.part {
+            LostPart::Value => {
+                let mut values = all.clone().rev().filter(|place| value(*place).is_some() && stays(*place));
+                values.next().is_some_and(|shown| value(shown) != value(self.place))
+            }
+            _ => self.lost_to().is_some(),
+        };
+        (is_sibling && stays(self.place)).then(Vec::new)
     }
 
     /// What somebody sees instead, if nobody who saw it replaced that.

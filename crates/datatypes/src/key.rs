@@ -59,6 +59,9 @@ pub enum Operation<'a> {
     Take,
     /// Replaces whatever is there by a cell in its binary form: `OK`.
     Restore(Cow<'a, [u8]>),
+    /// Every value that the key has: the one that is shown, and those of concurrent writes. Only a keyspace that keeps these
+    /// knows them.
+    Siblings,
     /// Takes recorded losses off the key's list, all of them if none is named: how many there were. Only a model that
     /// records what concurrent writes lose ([`crate::merge::lost`]) knows any.
     Resolve {
@@ -86,7 +89,14 @@ pub enum Effect<'a> {
 impl<'a> Operation<'a> {
     /// True when it can never have an effect.
     pub fn is_read(&self) -> bool {
-        matches!(self, Operation::Exists | Operation::Type | Operation::Deadline(_) | Operation::Copy)
+        matches!(
+            self,
+            Operation::Exists
+                | Operation::Type
+                | Operation::Deadline(_)
+                | Operation::Copy
+                | Operation::Siblings
+        )
     }
 
     /// What its result reveals at most.
@@ -100,7 +110,7 @@ impl<'a> Operation<'a> {
             Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => {
                 Observation::any(Aspect::Whole)
             }
-            Operation::Copy | Operation::Take => Observation::any(Aspect::Whole),
+            Operation::Copy | Operation::Take | Operation::Siblings => Observation::any(Aspect::Whole),
         }
     }
 
@@ -140,6 +150,7 @@ impl<'a> Operation<'a> {
                 out.push(9);
                 losses.encode(out);
             }
+            Operation::Siblings => out.push(10),
         }
     }
 
@@ -156,6 +167,7 @@ impl<'a> Operation<'a> {
             7 => Operation::Take,
             8 => Operation::Restore(checked_cell(input)?),
             9 => Operation::Resolve { losses: Items::decode(input)? },
+            10 => Operation::Siblings,
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -264,6 +276,12 @@ pub fn prepare<'a>(
         Operation::Restore(bytes) => {
             sink.simple("OK");
             Some(Effect::Restore(bytes.clone()))
+        }
+        Operation::Siblings => {
+            let text = "this keyspace keeps one value of a key: those with PROTOCOL cops and CONFLICTS keep have siblings; in \
+                        other causal ones CONFLICTS LIST tells which writes were lost";
+            sink.error(&Error::err(text));
+            None
         }
         Operation::Resolve { .. } => {
             let text = "there are no conflicts to resolve here: only causal keyspaces record them, and they are resolved \

@@ -35,7 +35,7 @@ pub struct Sight<S> {
 }
 
 impl<S: Stamp> Sight<S> {
-    fn shows(&self, group: u16, stamp: &S) -> bool {
+    pub(crate) fn shows(&self, group: u16, stamp: &S) -> bool {
         group == self.group || stamp.is_observed(group, &self.upto)
     }
 }
@@ -130,6 +130,8 @@ pub(crate) struct Folded<S> {
     pub(crate) losses: Vec<LostWrite<S>>,
     /// The names of the losses that they settled.
     pub(crate) settled: Vec<Vec<u8>>,
+    /// The stamps of those that replaced or removed the key, if somebody wants to know.
+    pub(crate) resets: Vec<S>,
 }
 
 /// See the module. Entries are in ascending order of stamps; the state passed in is always what they make.
@@ -436,7 +438,7 @@ impl<S: Stamp> History<S> {
     /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
     /// observed. Returns what the effects that are forgotten have lost, which nothing that comes can change, and settled.
     /// Nothing waits at or below the horizon any more.
-    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S) -> Folded<S> {
+    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S, wants_resets: bool) -> Folded<S> {
         debug_assert!(
             self.coming.first() > Some(horizon) || !self.waits(),
             "what is forgotten is part of the state"
@@ -444,9 +446,10 @@ impl<S: Stamp> History<S> {
         // What is to be forgotten lies in front, and is looked at anyway.
         let above = self.entries.iter().take_while(|entry| entry.stamp <= horizon).count();
         let needed = if self.sight.is_some() { self.needed(horizon, watershed) } else { above };
-        let (losses, steps) = self.losses(key, needed);
+        let (losses, steps) = self.losses(key, needed, &|_| true);
         self.steps += steps;
         let settled = self.settled(needed);
+        let resets = if wants_resets { self.resets(needed, &|_| true) } else { Vec::new() };
         self.told = needed.checked_sub(1).map(|last| self.entries[last].stamp).max(self.told);
         let needed = self.needed_by_hidden(needed);
         self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
@@ -465,7 +468,7 @@ impl<S: Stamp> History<S> {
         if self.contested {
             self.find_contest();
         }
-        Folded { losses, settled }
+        Folded { losses, settled, resets }
     }
 
     /// The effects at or below the horizon that are still needed, in stamp order; all that are here, if what they have

@@ -36,6 +36,9 @@ pub struct LossOptions<S> {
     pub name: fn(&S) -> Vec<u8>,
     /// How much memory the list may occupy, in bytes. Beyond, the earliest writes are dropped from it, and counted.
     pub bytes: usize,
+    /// True if a loss ends where somebody who observed the write replaces or removes the key, whether he saw its value or not: what
+    /// is lost are siblings then, the values beside the one that is shown.
+    pub until_replaced: bool,
 }
 
 /// The list. A loss is named by its key, the stamp and the part; the names mean the same in every replica.
@@ -65,6 +68,11 @@ impl<S: Copy + Ord> Losses<S> {
             bytes: 0,
             dropped: 0,
         }
+    }
+
+    /// See [`LossOptions::until_replaced`].
+    pub fn last_until_replaced(&self) -> bool {
+        self.options.until_replaced
     }
 
     /// The name of a loss among those of its key.
@@ -131,6 +139,18 @@ impl<S: Copy + Ord> Losses<S> {
         settled.iter().for_each(|name| self.resolve(key, name));
     }
 
+    /// Takes off for good what of a key some effect that is forgotten replaced.
+    pub fn end(&mut self, key: &[u8], is_replaced: impl Fn(&S) -> bool) {
+        let from = (CompactKey::new(key), Vec::new());
+        let named = self.by_name.range(from..).take_while(|((other, _), _)| **other == *key);
+        let ended: Vec<(Vec<u8>, u64)> = named.map(|((_, name), number)| (name.clone(), *number)).collect();
+        for (name, number) in ended {
+            if self.listed.get(&number).is_some_and(|loss| is_replaced(&loss.stamp)) {
+                self.resolve(key, &name);
+            }
+        }
+    }
+
     /// Takes a key's loss off the list, for good.
     pub fn resolve(&mut self, key: &[u8], name: &[u8]) {
         let name = (CompactKey::new(key), name.to_vec());
@@ -152,6 +172,12 @@ impl<S: Copy + Ord> Losses<S> {
             hiders.remove(&by);
         }
         self.hidden.retain(|_, hiders| !hiders.is_empty());
+    }
+
+    /// True if any of a key are listed.
+    pub fn has_of_key(&self, key: &[u8]) -> bool {
+        let mut named = self.by_name.range((CompactKey::new(key), Vec::new())..);
+        named.next().is_some_and(|((other, _), _)| **other == *key)
     }
 
     /// Those of a key.

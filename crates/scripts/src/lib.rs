@@ -1,6 +1,9 @@
 //! Lua 5.4 in the server: scripts of clients (`EVAL`: [`Scripts`]), and merge handlers, the programs that keyspaces of the
 //! model `branch` keep (T13: [`Program`]).
 //!
+//! Keyspaces with `CONFLICTS handler` (COPS-CD) keep such programs, too: `conflict.branches` are two concurrent values, there is no
+//! fork, and a string must be answered.
+//!
 //! # Merge handlers
 //! A program defines `resolve(key, conflict)`, called for every conflicting key by itself, or `merge(keys)`, called once
 //! with all of them, or both: then `resolve` is asked about what `merge` did not write.
@@ -39,4 +42,4 @@ mod order;
 mod program;
 
 pub use client::{Library, Scripts};
-pub use program::{Program, Unfit, handler};
+pub use program::{Program, Unfit, conflict_handler, handler};

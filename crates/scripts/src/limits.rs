@@ -15,6 +15,9 @@ const INSTRUCTIONS_PER_KEY: u64 = 2_000;
 /// How long a merge may take, and how much longer for every key: a machine that is this slow merges nothing.
 const TIME: Duration = Duration::from_secs(1);
 const TIME_PER_KEY: Duration = Duration::from_micros(200);
+/// The same where a read waits for it.
+const READ_INSTRUCTIONS: u64 = 200_000;
+const READ_TIME: Duration = Duration::from_millis(50);
 /// Instructions are counted so many at a time.
 pub(crate) const STRIDE: u32 = 64;
 
@@ -38,6 +41,13 @@ impl Limits {
             until,
             reached: Slot::new(None),
         })
+    }
+
+    /// For two values that somebody waits to read, together with whoever else asks the partition.
+    pub fn of_read() -> Rc<Self> {
+        let until = Instant::now() + READ_TIME;
+        let (instructions, written, reached) = (Slot::new(0), Slot::new(0), Slot::new(None));
+        Rc::new(Limits { instructions, allowed: READ_INSTRUCTIONS, written, until, reached })
     }
 
     /// Counts the next instructions.

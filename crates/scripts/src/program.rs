@@ -3,7 +3,8 @@
 use crate::convert::{from_lua, to_lua};
 use crate::limits::{Limits, MEMORY, STRIDE};
 use branch::{Conflict, Conflicts, Failure, Handler};
-use datatypes::Cell;
+use datatypes::register::Register;
+use datatypes::{Cell, Value as Stored};
 use mlua::{
     Error, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState, chunk::ChunkMode,
 };
@@ -12,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The longest program, in bytes: every process of a cluster keeps it.
@@ -144,6 +146,59 @@ pub fn handler(source: &str) -> Result<Box<dyn Handler>, String> {
     match Program::new(source) {
         Ok(program) => Ok(Box::new(program)),
         Err(unfit) => Err(unfit.to_string()),
+    }
+}
+
+/// A keyspace's handler of concurrent values.
+///
+/// # Errors
+/// The program is none; says what is wrong with it.
+pub fn conflict_handler(source: &str) -> Result<Arc<dyn causal::cops::Handler>, String> {
+    match Program::new(source) {
+        Ok(program) => Ok(Arc::new(program)),
+        Err(unfit) => Err(unfit.to_string()),
+    }
+}
+
+impl causal::cops::Handler for Program {
+    fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn merge(&self, key: &[u8], one: &[u8], other: &[u8]) -> Result<Vec<u8>, String> {
+        let limits = Limits::of_read();
+        let mut pair = Pair { key: [CompactKey::new(key)], values: [one, other] };
+        let written = self.run(&mut pair, &limits).map_err(|error| limits.reason(&error))?;
+        match written.get(&pair.key[0]).and_then(|cell| cell.value.as_ref()) {
+            Some(Stored::Register(register)) => Ok(register.with_bytes(<[u8]>::to_vec)),
+            _ => Err("it answered no string for the key".to_owned()),
+        }
+    }
+}
+
+/// Two concurrent values of a key.
+struct Pair<'v> {
+    key: [CompactKey; 1],
+    values: [&'v [u8]; 2],
+}
+
+impl Conflicts for Pair<'_> {
+    fn keys(&self) -> &[CompactKey] {
+        &self.key
+    }
+
+    fn conflict(&mut self, key: &CompactKey) -> Option<Conflict> {
+        let cell =
+            |value: &&[u8]| Cell { value: Some(Stored::Register(Register::new(value))), expires_at: 0 };
+        let branches = self.values.iter().map(cell).collect();
+        let conflict =
+            Conflict { fork: Cell::ABSENT, forks: Vec::new(), branches, merged: None, expires_at: 0 };
+        (*key == self.key[0]).then_some(conflict)
+    }
+
+    /// It knows of no other key.
+    fn read(&mut self, key: &CompactKey) -> Option<Cell> {
+        (*key != self.key[0]).then_some(Cell::ABSENT)
     }
 }
 

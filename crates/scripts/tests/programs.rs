@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test panics like the test itself")]
 
-use anabranch_scripts::Program;
+use anabranch_scripts::{Program, conflict_handler};
 use branch::{Conflict, Conflicts, Handler};
+use causal::cops::check_laws;
 use datatypes::register::Register;
 use datatypes::{Cell, Effect, Items, Value, apply, counter, dict, list, set, summary, top};
 use datatypes::{scored_set, scored_set::ScoredItems};
@@ -321,4 +322,49 @@ fn many_keys_are_resolved_one_by_one() {
     let mut program =
         Program::new("function resolve(_, c) return c.branches[1] + c.branches[2] - c.fork end").unwrap();
     assert_eq!(program.handle(&mut merge).unwrap().len(), 20_000);
+}
+
+/// What a program makes of two concurrent values of a key of a keyspace with CONFLICTS handler.
+fn of_two(source: &str, one: &str, other: &str) -> Result<String, String> {
+    let handler = conflict_handler(source)?;
+    let merged = handler.merge(b"k", one.as_bytes(), other.as_bytes())?;
+    Ok(String::from_utf8_lossy(&merged).into_owned())
+}
+
+fn laws(source: &str) -> String {
+    conflict_handler(source).and_then(|handler| check_laws(&*handler)).expect_err("it breaks a law")
+}
+
+const GREATEST: &str = "function resolve(key, c)
+  if c.branches[1] > c.branches[2] then return c.branches[1] end
+  return c.branches[2]
+end";
+
+/// COPS-CD (section 5.3; Corrections 50).
+#[test]
+fn a_program_merges_two_values_where_they_are_read() {
+    assert_eq!(of_two(GREATEST, "a", "b"), Ok("b".to_owned()));
+    assert_eq!(
+        of_two("function resolve(key, c) return key .. #c.branches end", "a", "b"),
+        Ok("k2".to_owned())
+    );
+    assert_eq!(conflict_handler(GREATEST).and_then(|handler| check_laws(&*handler)), Ok(()));
+    for answers_nothing in ["return nil", "return false", "return {type = 'set', value = {a = true}}"] {
+        let told = of_two(&format!("function resolve(key, c) {answers_nothing} end"), "a", "b");
+        assert!(told.unwrap_err().contains("no string for the key"));
+    }
+    assert!(
+        of_two("function resolve(key, c) while true do end end", "a", "b")
+            .unwrap_err()
+            .contains("instructions")
+    );
+    assert!(conflict_handler("x = 1").unwrap_err().contains("resolve"));
+}
+
+#[test]
+fn a_program_that_breaks_a_law_is_refused_with_a_counterexample() {
+    let first = laws("function resolve(key, c) return c.branches[1] end");
+    assert!(first.contains("not commutative") && first.contains("merge('"), "{first}");
+    let longer = laws("function resolve(key, c) return #c.branches[1] + #c.branches[2] end");
+    assert!(longer.contains("not associative") || longer.contains("not idempotent"), "{longer}");
 }

@@ -155,6 +155,11 @@ pub trait Deployment {
         false
     }
 
+    /// True if what is listed are siblings: they stay until somebody who observed them replaces the key.
+    fn keeps_siblings(&self) -> bool {
+        false
+    }
+
     /// What this replica lists of that; `None` from one that does not speak for its partition in its region, as one that
     /// follows a leader. Where losses are listed, exactly one must speak for each in the end.
     fn losses(&self, instance: &Self::Protocol) -> Option<Vec<ListedLoss>> {

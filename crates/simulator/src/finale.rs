@@ -261,6 +261,9 @@ impl<D: Deployment> World<D> {
         if self.deployment.merges_by_handler() {
             self.recorder.merges_were_handled();
         }
+        if self.deployment.keeps_siblings() {
+            self.recorder.leave_out_siblings();
+        }
         self.take_cut();
         let judged = self.judge_loss();
         // What was answered may be lost, and what was refused may have committed.
@@ -276,7 +279,8 @@ impl<D: Deployment> World<D> {
         report.violations.splice(0..0, self.recorder.violations);
         if let Some(listed) = listed {
             let holds = |region, key: &[u8]| self.deployment.holds(self.setting, RegionId(region), key);
-            report.violations.extend(check_losses(&self.recorder.history, &listed, holds));
+            let until_replaced = self.deployment.keeps_siblings();
+            report.violations.extend(check_losses(&self.recorder.history, &listed, holds, until_replaced));
         }
         let is_searched = whole && report.violations.is_empty() && report.model == Level::StrictSerializable;
         let searched = is_searched.then(|| search_asked(&self.recorder.history, SEARCHED));

@@ -176,6 +176,12 @@ impl Recorder {
         }
     }
 
+    /// What was refused because its key has several values shows nothing of one of them, and did nothing.
+    pub fn leave_out_siblings(&mut self) {
+        let told = |step: &Step| step.reply.as_ref().is_some_and(|reply| reply.starts_with("-SIBLINGS"));
+        self.history.iter_mut().for_each(|transaction| transaction.steps.retain(|step| !told(step)));
+    }
+
     /// The client was told with it that what its session had written is given up.
     pub fn told_of_loss(&mut self, place: usize) {
         self.history[place].told_of_loss = true;

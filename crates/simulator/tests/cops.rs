@@ -24,6 +24,11 @@ fn cops_gt_keeps_its_promise() {
     assert_keeps_its_promise("cops-gt", &options(1, 8));
 }
 
+#[test]
+fn cops_cd_keeps_its_promise() {
+    assert_keeps_its_promise("cops-cd", &options(1, 8));
+}
+
 /// Section 4.4: a write is shown before what it depends on.
 #[test]
 fn cops_without_dependency_checks_is_caught() {

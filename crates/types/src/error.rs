@@ -66,6 +66,8 @@ codes! {
     /// A region is cut off on which the session depends; nothing happened. The session goes on with what is stable in its own
     /// region: read again what the next request relies on.
     Degraded = 20 "DEGRADED",
+    /// The key has several concurrent values: ask for all of them, and write what they come to. Nothing happened.
+    Siblings = 21 "SIBLINGS",
 }
 
 /// An error reply: `CODE message`.

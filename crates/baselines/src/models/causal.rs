@@ -13,6 +13,9 @@ use types::Error;
 const PROTOCOLS: [&str; 10] =
     ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
 
+/// The product's protocols.
+const CAUSAL: Causal = Causal::BARE;
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct CausalBaselines;
@@ -24,25 +27,25 @@ fn is_cure(protocol: &str) -> bool {
 
 impl Model for CausalBaselines {
     fn name(&self) -> &'static str {
-        Causal.name()
+        CAUSAL.name()
     }
 
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
-        let Some(word) = words.get("PROTOCOL") else { return Causal.create(words) };
+        let Some(word) = words.get("PROTOCOL") else { return CAUSAL.create(words) };
         match word.one_of(&PROTOCOLS)? {
-            0..=3 => Causal.create(words),
-            named => Ok(joined(Causal.create(&words.without("PROTOCOL"))?, Some(PROTOCOLS[named]))),
+            0..=3 => CAUSAL.create(words),
+            named => Ok(joined(CAUSAL.create(&words.without("PROTOCOL"))?, Some(PROTOCOLS[named]))),
         }
     }
 
     fn alter(&self, options: &StoredOptions, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
         let (baseline, rest) = split(options);
-        Ok(joined(Causal.alter(&rest, words)?, baseline.as_deref()))
+        Ok(joined(CAUSAL.alter(&rest, words)?, baseline.as_deref()))
     }
 
     fn check(&self, options: &StoredOptions, cluster: &ClusterShape) -> Result<(), String> {
         let (baseline, rest) = split(options);
-        let Some(protocol) = baseline else { return Causal.check(&rest, cluster) };
+        let Some(protocol) = baseline else { return CAUSAL.check(&rest, cluster) };
         let options: Options = read(&rest)?;
         if options.is_copied() {
             return Err(format!("PROTOCOL {protocol} is a baseline for measurements, without COPIES"));
@@ -56,26 +59,26 @@ impl Model for CausalBaselines {
         if is_cure(&protocol) && usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!("PROTOCOL {protocol} is for at most {MAX_REGIONS} regions"));
         }
-        Causal.check(&rest, cluster)
+        CAUSAL.check(&rest, cluster)
     }
 
     fn may_become(&self, earlier: &StoredOptions, now: &StoredOptions) -> bool {
         let ((earlier, of_earlier), (now, of_now)) = (split(earlier), split(now));
-        earlier == now && Causal.may_become(&of_earlier, &of_now)
+        earlier == now && CAUSAL.may_become(&of_earlier, &of_now)
     }
 
     fn was_created_as(&self, options: &StoredOptions, created: &StoredOptions) -> bool {
         let ((options, of_options), (created, of_created)) = (split(options), split(created));
-        options == created && Causal.was_created_as(&of_options, &of_created)
+        options == created && CAUSAL.was_created_as(&of_options, &of_created)
     }
 
     fn partitions(&self, options: &StoredOptions) -> u16 {
-        Causal.partitions(&split(options).1)
+        CAUSAL.partitions(&split(options).1)
     }
 
     fn describe(&self, options: &StoredOptions, cluster: &ClusterShape) -> Properties {
         let (baseline, rest) = split(options);
-        let mut properties = Causal.describe(&rest, cluster);
+        let mut properties = CAUSAL.describe(&rest, cluster);
         if let Some(protocol) = baseline {
             properties.retain(|(name, _)| *name != "protocol");
             properties.insert(0, ("protocol", protocol.as_str().into()));
@@ -85,7 +88,7 @@ impl Model for CausalBaselines {
 
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
         let (baseline, rest) = split(options);
-        let Some(protocol) = baseline else { return Causal.host(&rest, place) };
+        let Some(protocol) = baseline else { return CAUSAL.host(&rest, place) };
         let options: Options = read(&rest)?;
         let applied_reads = protocol.ends_with("-applied");
         let set_up = stable::Options { applied_reads, ..set_up(&options, place) };
@@ -106,7 +109,7 @@ impl Model for CausalBaselines {
         cluster: &ClusterShape,
     ) -> Result<StoredOptions, String> {
         match split(options).0 {
-            None => Causal.note_eviction(options, region, asked_in, cluster),
+            None => CAUSAL.note_eviction(options, region, asked_in, cluster),
             Some(_) => Err(
                 "it is kept by a baseline for measurements: a region cannot be evicted from it; restore its \
                             processes, or copy the keys to another keyspace"
@@ -135,11 +138,11 @@ mod tests {
     fn the_product_refuses_what_a_baseline_keeps() {
         let (wren, cure) = (created(&[(b"PROTOCOL", b"wren")]), created(&[(b"PROTOCOL", b"CURE")]));
         assert_eq!(
-            (CausalBaselines.check(&wren, &cluster(2)), Causal.check(&wren, &cluster(2))),
+            (CausalBaselines.check(&wren, &cluster(2)), CAUSAL.check(&wren, &cluster(2))),
             (Ok(()), Ok(()))
         );
         assert_eq!(CausalBaselines.check(&cure, &cluster(2)), Ok(()));
-        assert!(Causal.check(&cure, &cluster(2)).unwrap_err().contains("baseline"));
+        assert!(CAUSAL.check(&cure, &cluster(2)).unwrap_err().contains("baseline"));
         assert!(CausalBaselines.may_become(&cure, &cure) && !CausalBaselines.may_become(&cure, &wren));
         assert_eq!(CausalBaselines.describe(&cure, &cluster(2))[0], ("protocol", "cure".into()));
     }

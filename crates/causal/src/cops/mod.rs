@@ -31,11 +31,13 @@
 //!   dependencies   sets of versions; a client's context
 //!   coordinator/   the client library: contexts, put, get, get_trans
 //!   partition/     the key-value store: put_after, get_by_version, dep_check, replication, collection
+//!   handler        the application's rule for concurrent values
 //!   message, record, setup     what they say, what they log, how they are set up
 //! ```
 
 mod coordinator;
 mod dependencies;
+mod handler;
 mod message;
 mod mutants;
 mod partition;
@@ -44,6 +46,7 @@ mod setup;
 
 pub use coordinator::Coordinator;
 pub use dependencies::{Context, Dependencies};
+pub use handler::{Handler, check_laws};
 pub use message::{GetOutcome, Got, Message, Part, Put, PutOutcome};
 pub use mutants::{Mutant, Mutants};
 pub use partition::Partition;
@@ -54,6 +57,7 @@ pub use crate::stable::{Entries, KeyEffects, MAX_REGIONS, RegionTopology, Topolo
 
 use crate::pocc;
 use protocol::{Claim, Input, Now, Outputs, Protocol};
+use std::sync::Arc;
 use types::{Incarnation, ProcessId, RegionId, Rng};
 
 /// What tells which effects are shown: a time for each region. Of one partition, so more of it is always a later state.
@@ -87,6 +91,13 @@ impl Node {
     pub fn partition(topology: Topology, region: RegionId, index: u16, options: Options) -> Self {
         assert!(topology.regions[usize::from(region.0)].partitions.contains_key(&index));
         Node::Partition(Box::new(Partition::new(topology, region, index, options)))
+    }
+
+    /// A partition reads keys with concurrent values by this handler from now on; see [`Options::keeps_siblings`].
+    pub fn set_handler(&mut self, handler: Option<Arc<dyn Handler>>) {
+        if let Node::Partition(partition) = self {
+            partition.handler = handler;
+        }
     }
 
     /// A coordinator in `region`, in this life of its process.

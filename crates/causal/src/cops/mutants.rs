@@ -27,6 +27,8 @@ pub enum Mutant {
     ContextIgnored,
     /// The clock does not remember the time that it has told (Corrections 21).
     BoundNotRemembered,
+    /// A write replaces the one version that its region showed, not the set of those that it has (Corrections 50).
+    OnePrevious,
     /// An effect that merges does not depend on the versions of its key.
     KeyNotObserved,
 }

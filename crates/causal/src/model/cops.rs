@@ -3,8 +3,9 @@
 use super::hosting::age_ms;
 use super::options::Options;
 use super::placement::topology;
-use crate::cops::{self, Node, Partition};
+use crate::cops::{self, Handler, Node, Partition};
 use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place};
+use std::sync::Arc;
 use types::WallTime;
 
 /// How nodes are set up in a process.
@@ -16,12 +17,17 @@ fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
+        keeps_siblings: options.keep_conflicts,
         ..standard
     }
 }
 
 /// The instances of a keyspace in a process.
-pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+pub(super) fn host_cops(
+    options: &Options,
+    handler: Option<Arc<dyn Handler>>,
+    place: &Place<'_>,
+) -> Box<dyn Hosted> {
     let (topology, life) = (topology(options, place), place.life);
     let set_up = set_up(options, place);
     let coordinator =
@@ -29,7 +35,9 @@ pub(super) fn host_cops(options: &Options, place: &Place<'_>) -> Box<dyn Hosted>
     let mut nodes = Nodes::new(place, place.coordinator(), coordinator);
     for (partition, address) in topology.held(life.region) {
         if address.process == life.process {
-            nodes.host(address, Node::partition(topology.clone(), life.region, partition, set_up));
+            let mut node = Node::partition(topology.clone(), life.region, partition, set_up);
+            node.set_handler(handler.clone());
+            nodes.host(address, node);
         }
     }
     Box::new(HostedNodes::new(nodes, CopsHosting))

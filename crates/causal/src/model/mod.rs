@@ -11,18 +11,42 @@ pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
 
+use crate::cops::Handler;
 use crate::{paris, pocc, wren};
 use cops::host_cops;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
+use std::fmt::{self, Debug};
+use std::sync::Arc;
 use types::Error;
 
 /// The model's name.
 const NAME: &str = "causal";
 
+/// Makes a handler of conflicts of a program, or says what is wrong with it. What runs programs is outside of this crate.
+pub type Compile = fn(&str) -> Result<Arc<dyn Handler>, String>;
+
 /// Causal snapshots in every region, in keyspaces whose partitions are replicated by regions.
-#[derive(Clone, Copy, Debug)]
-pub struct Causal;
+#[derive(Clone, Copy)]
+pub struct Causal {
+    compile: Compile,
+}
+
+impl Causal {
+    /// Of a program that runs no handlers.
+    pub const BARE: Causal = Causal::new(|_| Err("this program runs no handlers".to_owned()));
+
+    /// Keyspaces whose handlers are made by `compile`.
+    pub const fn new(compile: Compile) -> Self {
+        Causal { compile }
+    }
+}
+
+impl Debug for Causal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Causal").finish_non_exhaustive()
+    }
+}
 
 impl Model for Causal {
     fn name(&self) -> &'static str {
@@ -30,7 +54,7 @@ impl Model for Causal {
     }
 
     fn create(&self, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
-        Options::create(words).map(|options| store(&options))
+        Options::create(words, self.compile).map(|options| store(&options))
     }
 
     fn alter(&self, options: &StoredOptions, words: &OptionWords<'_>) -> Result<StoredOptions, Error> {
@@ -63,7 +87,10 @@ impl Model for Causal {
     }
 
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
-        Ok(host(&read(options)?, place))
+        let options: Options = read(options)?;
+        // It was compiled when it was given. One that cannot be any more merges nothing, and reads say what values there are.
+        let handler = options.handler.as_deref().and_then(|source| (self.compile)(source).ok());
+        Ok(host(&options, handler, place))
     }
 
     fn note_eviction(
@@ -80,7 +107,7 @@ impl Model for Causal {
 }
 
 /// A keyspace's instances in a process.
-fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
+fn host(options: &Options, handler: Option<Arc<dyn Handler>>, place: &Place<'_>) -> Box<dyn Hosted> {
     let set_up = set_up(options, place);
     match (options.protocol, options.is_copied()) {
         (Protocol::Wren, false) => host_partitions::<wren::Snapshot>(options, set_up, place),
@@ -89,6 +116,6 @@ fn host(options: &Options, place: &Place<'_>) -> Box<dyn Hosted> {
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
         // These have no copies: `Options::check`.
         (Protocol::Pocc, _) => host_partitions::<pocc::Snapshot>(options, set_up, place),
-        (Protocol::Cops, _) => host_cops(options, place),
+        (Protocol::Cops, _) => host_cops(options, handler, place),
     }
 }

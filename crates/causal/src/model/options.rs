@@ -1,15 +1,16 @@
 //! The options of a causal keyspace: as commands spell them, as the catalog stores them, what is wrong with them.
 
-use super::NAME;
+use super::{Compile, NAME};
+use crate::cops::check_laws;
 use crate::stable::MAX_REGIONS;
-use protocol::model::{ClusterShape, OptionWords, Properties, Property, check_partitions};
+use protocol::model::{ClusterShape, OptionWord, OptionWords, Properties, Property, check_partitions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use types::{Error, RegionSet};
 
 /// The options that commands know.
-const KNOWN: [&str; 7] =
-    ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "TRANSACTIONS", "CONFLICTS"];
+const KNOWN: [&str; 8] =
+    ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "TRANSACTIONS", "CONFLICTS", "HANDLER"];
 
 /// Which protocol keeps a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +61,12 @@ pub struct Options {
     /// Writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
+    /// Values of concurrent writes stay beside one another; of a protocol that has a choice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_conflicts: bool,
+    /// What they come to where they are read, a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
     /// The names of the regions that are gone for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<String>,
@@ -85,10 +92,19 @@ pub(super) fn refuse_changes(words: &OptionWords<'_>) -> Result<(), Error> {
         "COPIES" => "COPIES stays: groups do not change their members yet",
         "PROTOCOL" => "PROTOCOL stays: another one keeps its data in another way",
         "TRANSACTIONS" => "TRANSACTIONS stays: what versions depend on is kept from the first write on",
-        "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded",
+        "HANDLER" => "HANDLER stays: regions would read by different ones while it goes round",
+        "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded or kept",
         _ => return Err(words.options[0].unknown(NAME, &KNOWN)),
     };
     Err(Error::err(format!("{reason}; create another keyspace and copy")))
+}
+
+/// A handler that is given: it is compiled, and tried, before it is taken.
+fn handler(word: &OptionWord<'_>, compile: Compile) -> Result<String, Error> {
+    let source = str::from_utf8(word.value()).map_err(|_| Error::err("HANDLER is a program in UTF-8"))?;
+    let checked = compile(source).and_then(|handler| check_laws(&*handler));
+    checked.map_err(|reason| Error::err(format!("HANDLER: {reason}")))?;
+    Ok(source.to_owned())
 }
 
 impl Options {
@@ -96,7 +112,7 @@ impl Options {
     ///
     /// # Errors
     /// An option is unknown, or has no such value.
-    pub fn create(words: &OptionWords<'_>) -> Result<Self, Error> {
+    pub fn create(words: &OptionWords<'_>, compile: Compile) -> Result<Self, Error> {
         let regions = words.regions.iter().map(|region| String::from_utf8_lossy(region).into_owned());
         let mut options = Options {
             partitions: 2,
@@ -106,6 +122,8 @@ impl Options {
             copies: 1,
             regions: regions.collect(),
             ignore_conflicts: false,
+            keep_conflicts: false,
+            handler: None,
             evicted: Vec::new(),
         };
         let (mut protocol, mut conflicts) = (None, None);
@@ -115,7 +133,8 @@ impl Options {
                 "REPLICAS" => options.replicas = Some(word.number()?),
                 "COPIES" => options.copies = word.number()?,
                 "TRANSACTIONS" => options.transactions = word.one_of(&["off", "on"])? == 1,
-                "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore"])?),
+                "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore", "keep", "handler"])?),
+                "HANDLER" => options.handler = Some(handler(word, compile)?),
                 "PROTOCOL" => {
                     let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc, Protocol::Cops];
                     protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
@@ -126,6 +145,12 @@ impl Options {
         let usual = if options.is_placed() { Protocol::Paris } else { Protocol::Wren };
         options.protocol = protocol.unwrap_or(usual);
         options.ignore_conflicts = conflicts == Some(1);
+        options.keep_conflicts = conflicts >= Some(2);
+        if options.handler.is_some() != (conflicts == Some(3)) {
+            return Err(Error::err(
+                "CONFLICTS handler and HANDLER, a program in Lua that defines resolve(key, conflict), go together",
+            ));
+        }
         Ok(options)
     }
 
@@ -157,6 +182,13 @@ impl Options {
         if self.transactions && self.protocol != Protocol::Cops {
             return Err(format!(
                 "TRANSACTIONS is of PROTOCOL cops; PROTOCOL {} has transactions anyway: leave it out",
+                self.protocol.name()
+            ));
+        }
+        if self.keep_conflicts && self.protocol != Protocol::Cops {
+            return Err(format!(
+                "CONFLICTS keep is of PROTOCOL cops; PROTOCOL {} lets the last writer win: take CONFLICTS record, which lists \
+                 what that costs",
                 self.protocol.name()
             ));
         }
@@ -309,6 +341,13 @@ impl Options {
         if self.protocol == Protocol::Cops {
             let transactions = if self.transactions { "on" } else { "off" };
             properties.push(("transactions", Property::from(transactions)));
+            let conflicts = match (self.keep_conflicts, self.ignore_conflicts) {
+                _ if self.handler.is_some() => "handler",
+                (true, _) => "keep",
+                (_, true) => "ignore",
+                _ => "record",
+            };
+            properties.push(("conflicts", Property::from(conflicts)));
         }
         if self.is_copied() {
             properties.push(("copies", Property::Number(u64::from(self.copies))));

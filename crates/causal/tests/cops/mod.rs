@@ -11,6 +11,7 @@ mod collection;
 mod conflicts;
 mod contexts;
 mod corrections;
+mod handlers;
 mod mutants;
 #[allow(clippy::duplicate_mod, reason = "the same operations")]
 #[path = "../wren/operations.rs"]

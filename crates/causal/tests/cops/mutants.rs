@@ -1,5 +1,6 @@
 //! The scripts notice the known bugs.
 
+use super::conflicts::resolved;
 use super::contexts::token_elsewhere;
 use super::corrections::{clock_that_steps_back, concurrent_version, lost_answer, unknown_outcome};
 use super::replication::{comment_on_a_photo, photo_and_album};
@@ -46,4 +47,10 @@ fn corrections_21_a_bound_that_is_forgotten_is_noticed() {
 #[test]
 fn a_merge_without_what_it_merges_with_is_noticed() {
     assert_eq!(list_in_order(Some(Mutant::KeyNotObserved)), "\"second\"");
+}
+
+#[test]
+fn corrections_50_a_write_that_replaces_one_version_only_is_noticed() {
+    let (told, values) = resolved(Some(Mutant::OnePrevious));
+    assert!(told.starts_with("-SIBLINGS") && values == 3, "{told}");
 }

@@ -1,7 +1,9 @@
 //! Options as statements give them: what is refused, and what becomes of them.
 
+use anabranch_causal::cops::Handler;
 use anabranch_causal::model::{Causal, Options, Protocol};
 use protocol::model::{ClusterShape, Model, OptionWords, RegionShape, read, store};
+use std::sync::Arc;
 use types::HashSeed;
 
 fn cluster(processes: &[u16]) -> ClusterShape {
@@ -12,8 +14,31 @@ fn cluster(processes: &[u16]) -> ClusterShape {
     ClusterShape { seed: HashSeed(1), regions: (0..).zip(processes).map(region).collect() }
 }
 
+/// Which of two values counts.
+#[derive(Debug)]
+struct Choice(bool);
+
+impl Handler for Choice {
+    fn source(&self) -> &str {
+        ""
+    }
+
+    fn merge(&self, _: &[u8], one: &[u8], other: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(if self.0 { one.max(other) } else { one }.to_vec())
+    }
+}
+
+fn compile(source: &str) -> Result<Arc<dyn Handler>, String> {
+    match source {
+        "greatest" => Ok(Arc::new(Choice(true))),
+        "first" => Ok(Arc::new(Choice(false))),
+        _ => Err("it is no program".to_owned()),
+    }
+}
+
 fn created(regions: &[&'static [u8]], words: &[(&[u8], &[u8])]) -> Result<Options, String> {
-    Options::create(&OptionWords::new(regions.to_vec(), words)).map_err(|error| error.message.into_owned())
+    let words = OptionWords::new(regions.to_vec(), words);
+    Options::create(&words, compile).map_err(|error| error.message.into_owned())
 }
 
 #[test]
@@ -58,12 +83,13 @@ fn a_region_that_holds_nothing_needs_no_processes_for_copies() {
 fn an_eviction_is_all_that_becomes_of_options() {
     let cluster = cluster(&[1, 1, 1]);
     let before = store(&created(&[], &[(b"REPLICAS", b"2")]).unwrap());
-    let after = Causal.note_eviction(&before, "r2", "r0", &cluster).unwrap();
-    assert!(Causal.may_become(&before, &after) && !Causal.may_become(&after, &before));
-    assert!(Causal.was_created_as(&after, &before));
+    let after = Causal::BARE.note_eviction(&before, "r2", "r0", &cluster).unwrap();
+    assert!(Causal::BARE.may_become(&before, &after) && !Causal::BARE.may_become(&after, &before));
+    assert!(Causal::BARE.was_created_as(&after, &before));
     assert_eq!(read::<Options>(&after).unwrap().evicted, ["r2"]);
-    let refused =
-        |region: &str, asked_in: &str| Causal.note_eviction(&after, region, asked_in, &cluster).unwrap_err();
+    let refused = |region: &str, asked_in: &str| {
+        Causal::BARE.note_eviction(&after, region, asked_in, &cluster).unwrap_err()
+    };
     assert!(refused("r1", "r0").contains("nobody else has"));
     assert!(refused("r0", "r2").contains("ask one of a region that stays"));
     assert!(refused("x", "r0").contains("no region 'x'"));
@@ -83,10 +109,22 @@ fn cops_is_created_without_what_it_does_not_have() {
     assert!(check(&[cops, (b"REPLICAS", b"1")]).unwrap_err().contains("every partition in every region"));
     assert!(!check(&[cops]).unwrap().ignore_conflicts, "conflicts are listed unless that is refused");
     assert!(check(&[cops, (b"CONFLICTS", b"ignore")]).unwrap().ignore_conflicts);
+    let keep: (&[u8], &[u8]) = (b"CONFLICTS", b"keep");
+    assert!(check(&[cops, keep]).unwrap().keep_conflicts);
+    let (by, greatest): ((&[u8], &[u8]), (&[u8], &[u8])) =
+        ((b"CONFLICTS", b"handler"), (b"HANDLER", b"greatest"));
+    assert_eq!(check(&[cops, by, greatest]).unwrap().handler.as_deref(), Some("greatest"));
+    assert!(check(&[cops, by]).unwrap_err().contains("go together"));
+    assert!(check(&[cops, keep, greatest]).unwrap_err().contains("go together"));
+    assert!(
+        check(&[cops, by, (b"HANDLER", b"first")]).unwrap_err().contains("HANDLER: it is not commutative")
+    );
+    assert!(check(&[cops, by, (b"HANDLER", b"")]).unwrap_err().contains("HANDLER: it is no program"));
+    assert!(check(&[keep]).unwrap_err().contains("CONFLICTS keep is of PROTOCOL cops"));
     let many = created(&[], &[cops]).unwrap().check(&cluster(&[1; 9]));
     assert!(many.unwrap_err().contains("at most 8 regions"));
     let stored = store(&check(&[cops, on]).unwrap());
     assert_eq!(read::<Options>(&stored).unwrap(), check(&[cops, on]).unwrap());
-    let refused = Causal.note_eviction(&stored, "r1", "r0", &two).unwrap_err();
+    let refused = Causal::BARE.note_eviction(&stored, "r1", "r0", &two).unwrap_err();
     assert!(refused.contains("cannot be evicted yet"), "{refused}");
 }

@@ -35,6 +35,8 @@ fn options(replicas: Option<u16>, copies: u16) -> Options {
         copies,
         regions: Vec::new(),
         ignore_conflicts: false,
+        keep_conflicts: false,
+        handler: None,
         evicted: Vec::new(),
     }
 }
@@ -68,7 +70,7 @@ fn partly_replicated_partitions_are_in_as_many_of_their_regions_as_they_say() {
 fn a_process_hosts_what_is_placed_on_it() {
     let cluster = cluster(3, 3);
     let place = Place { cluster: &cluster, keyspace: KeyspaceId(4), life: LIFE };
-    let host = |options: &Options| Causal.host(&store(options), &place).unwrap();
+    let host = |options: &Options| Causal::BARE.host(&store(options), &place).unwrap();
     assert_eq!(host(&options(None, 1)).partitions(), [1]);
     assert_eq!(host(&options(None, 3)).partitions(), [0, 1, 2]);
     assert_eq!(host(&options(Some(2), 1)).partitions(), [2]);

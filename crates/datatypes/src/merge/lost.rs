@@ -59,6 +59,8 @@ pub enum LostPart {
         /// Its place in the list that the writer saw, from the front.
         index: u64,
     },
+    /// The whole value, which is no register (RENAME, COPY): what is told of it are words.
+    Whole,
 }
 wire_enum!(LostPart {
     0 => Value,
@@ -66,6 +68,7 @@ wire_enum!(LostPart {
     2 => Score { member },
     3 => Contents,
     4 => Element { index },
+    5 => Whole,
 });
 
 /// A part of a write that is lost.
@@ -169,7 +172,10 @@ impl Base<'_, '_> {
         let effect = &self.effects[self.of];
         for item in self.items().into_iter().filter(|item| around.may_be_hidden(*item)) {
             let Some(to) = self.hider_of(item, around) else { continue };
-            let part = item.part();
+            let part = match &self.whole {
+                Some(whole) if item == Item::Value && whole.kind() != Kind::Register => LostPart::Whole,
+                _ => item.part(),
+            };
             if losses.iter().all(|loss| loss.part != part) {
                 let (value, instead) = (said(effect, item), said(&self.effects[to], item));
                 losses.push(Loss { part, to, value, instead });

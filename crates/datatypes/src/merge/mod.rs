@@ -202,7 +202,7 @@ fn said_kind(effect: &Effect<'_>) -> Option<Kind> {
 }
 
 /// True for an effect that replaces or removes all that it observed.
-fn is_reset(effect: &Effect<'_>) -> bool {
+pub fn is_reset(effect: &Effect<'_>) -> bool {
     matches!(
         effect,
         Effect::Key(key::Effect::Delete | key::Effect::Restore(_))

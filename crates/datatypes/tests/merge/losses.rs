@@ -17,7 +17,7 @@ fn losses(history: &History) -> Vec<String> {
     for place in 0..effects.len() {
         for loss in lost(&effects, &traces, &sees, place) {
             let part = match &loss.part {
-                LostPart::Value | LostPart::Contents => String::new(),
+                LostPart::Value | LostPart::Whole | LostPart::Contents => String::new(),
                 LostPart::Field { field } => format!("{}: ", text(field)),
                 LostPart::Score { member } => format!("{}: ", text(member)),
                 LostPart::Element { index } => format!("{index}: "),

@@ -3,8 +3,9 @@
 use crate::describe;
 use crate::dialogue::Dialogue;
 use crate::plan::{Call, Plan};
-use crate::table::flag::{LOADING, NO_MULTI, NOSCRIPT, STALE};
+use crate::table::flag::{LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
+use datatypes::{Operation, key};
 use protocol::{Conflict, Losses, Step};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ static CONFLICTS: &[Command] = &[
     Command::new("conflicts|list", -2, OPERATOR, "anabranch 0.1.0", "Lists writes of the causal keyspace that were lost to concurrent ones, with both values, regions and times: CONFLICTS LIST [CURSOR cursor] [MATCH pattern] [COUNT count]", Data(list)),
     Command::new("conflicts|count", 2, OPERATOR, "anabranch 0.1.0", "Counts the lost writes that are listed, and those that were dropped because the list was full", Data(count)),
     Command::new("conflicts|resolve", -4, OPERATOR, "anabranch 0.1.0", "Takes lost writes off the list, in every region: CONFLICTS RESOLVE ID id [id ...], or KEY key [key ...] for all that are known of a key; replies how many there were", Data(resolve)),
+    Command::new("conflicts|of", 3, READONLY, "anabranch 0.1.0", "Tells every value of a key in a keyspace with CONFLICTS keep or handler, with regions and times: first the one that is shown, then those of concurrent writes", Data(of)).keys(2, 2, 1),
     Command::new("conflicts|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
@@ -51,6 +53,10 @@ fn list<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         }
     }
     Ok(Plan::Dialogue(Dialogue::Conflicts(listing)))
+}
+
+fn of<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    call.step(Step::Key(call.on(call.bytes(2), Operation::Key(key::Operation::Siblings))))
 }
 
 fn resolve<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -120,7 +126,7 @@ impl Listing {
 fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
     use datatypes::merge::LostPart;
     let (part, element): (_, Option<Cow<'_, [u8]>>) = match &conflict.part {
-        LostPart::Value => ("value", None),
+        LostPart::Value | LostPart::Whole => ("value", None),
         LostPart::Field { field } => ("field", Some(field.into())),
         LostPart::Score { member } => ("score", Some(member.into())),
         LostPart::Contents => ("contents", None),

@@ -6,7 +6,7 @@ use crate::losses::LostWrite;
 use crate::store::Stamp;
 use datatypes::Effect;
 use datatypes::key;
-use datatypes::merge::Contest;
+use datatypes::merge::{Contest, is_reset};
 
 impl<S: Stamp> History<S> {
     /// Something with this stamp has come.
@@ -45,12 +45,18 @@ impl<S: Stamp> History<S> {
         self.contested
     }
 
-    /// What the effects here have lost, of the first `count` of them, but for what was told; as far as it is known, and whether
-    /// it was settled or not. And how many steps it took to tell.
-    pub(crate) fn losses(&self, key: &[u8], count: usize) -> (Vec<LostWrite<S>>, u64) {
+    /// What the visible effects have lost, of the first `count` of them, but for what was told; as far as it is known, and
+    /// whether it was settled or not. And how many steps it took to tell.
+    pub(crate) fn losses(
+        &self,
+        key: &[u8],
+        count: usize,
+        visible: &dyn Fn(&S) -> bool,
+    ) -> (Vec<LostWrite<S>>, u64) {
         let Some(sight) = self.sight.filter(|_| self.contested && count > 0) else { return (Vec::new(), 0) };
         let seen = |entry: &Entry<S>| Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
-        let all: Vec<&Entry<S>> = self.all().collect();
+        let all: Vec<&Entry<S>> = self.all().filter(|entry| visible(&entry.stamp)).collect();
+        let count = count.min(all.len());
         let untold = all.partition_point(|entry| Some(entry.stamp) <= self.told);
         let traces: Vec<_> = all.iter().map(|entry| entry.trace.as_deref()).collect();
         let contest =
@@ -67,6 +73,13 @@ impl<S: Stamp> History<S> {
             })
         };
         ((untold..count).flat_map(of).collect(), contest.steps())
+    }
+
+    /// The stamps of those visible ones of the first `count` effects that replace or remove the key.
+    pub(crate) fn resets(&self, count: usize, visible: &dyn Fn(&S) -> bool) -> Vec<S> {
+        let resets = |entry: &&Entry<S>| entry.whole || is_reset(&effect_of(entry));
+        let all = self.all().take(count).filter(|entry| visible(&entry.stamp));
+        all.filter(resets).map(|entry| entry.stamp).collect()
     }
 
     /// The names of the losses that the first `count` effects here settle.

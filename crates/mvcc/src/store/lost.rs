@@ -1,7 +1,9 @@
 //! The part of the store that lists what concurrent writes cost others.
 
+use super::snapshots::KeyHistory;
 use super::{Stamp, Store};
 use crate::CompactKey;
+use crate::history::{Folded, SightOf};
 use crate::losses::{LossOptions, Losses, LostWrite};
 use datatypes::{Effect, key};
 use types::KeyHash;
@@ -19,23 +21,49 @@ impl<S: Stamp> Store<S> {
 
     /// How many losses are listed for good, and how many were dropped.
     pub fn listed_losses(&self) -> (usize, u64) {
-        self.losses.as_ref().map_or((0, 0), |losses| (losses.len(), losses.dropped()))
+        let listed = |losses: &Losses<S>| match losses.last_until_replaced() {
+            true => self.losses_after(0).count(),
+            false => losses.len(),
+        };
+        self.losses.as_ref().map_or((0, 0), |losses| (listed(losses), losses.dropped()))
     }
 
     /// The listed losses after a number, each with its own, in ascending order; 0 is before the first.
     pub fn losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
-        self.losses.iter().flat_map(move |losses| losses.after(number))
+        let listed = self.losses.iter().flat_map(move |losses| losses.after(number));
+        listed.filter(|(_, loss)| !self.is_replaced(loss, &|_| true))
     }
 
     /// The same with those that an effect settles which may still be taken back: what a checkpoint holds.
     pub fn kept_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
-        self.losses.iter().flat_map(move |losses| losses.all_after(number))
+        let kept = self.losses.iter().flat_map(move |losses| losses.all_after(number));
+        // What replaced one, and is in the state, may be told to nobody any more.
+        kept.filter(|(_, loss)| !self.is_replaced(loss, &|stamp| Some(*stamp) <= self.horizon))
+    }
+
+    /// True if losses last until the key is replaced, and a visible effect that is kept has replaced what this one lost.
+    fn is_replaced(&self, loss: &LostWrite<S>, visible: &dyn Fn(&S) -> bool) -> bool {
+        let lasts = self.losses.as_ref().is_some_and(Losses::last_until_replaced);
+        let kept = lasts.then(|| self.find_history(self.hash(&loss.key), &loss.key)).flatten();
+        kept.is_some_and(|kept| replaces(&kept.history.resets(usize::MAX, visible), self.sight)(&loss.stamp))
+    }
+
+    /// The writes of a key that are lost, as far as the visible effects tell, in the order of their stamps; where losses last
+    /// until the key is replaced, these are the siblings of what is shown.
+    pub fn siblings(&self, hash: KeyHash, key: &[u8], visible: &dyn Fn(&S) -> bool) -> Vec<LostWrite<S>> {
+        let Some(losses) = &self.losses else { return Vec::new() };
+        let listed = losses.of_key(key).filter(|loss| !self.is_replaced(loss, visible));
+        let mut siblings: Vec<LostWrite<S>> = listed.cloned().collect();
+        siblings.extend(self.pending_losses_of(hash, key, visible));
+        siblings.sort_by_key(|loss| loss.stamp);
+        siblings
     }
 
     /// The losses that are known and that an effect to come may still settle. Looks at every key that was written by
     /// several who had not seen one another lately.
     pub fn pending_losses(&self) -> Vec<LostWrite<S>> {
-        self.contested.iter().flat_map(|(hash, key)| self.pending_losses_of(*hash, key)).collect()
+        let keys = self.contested.iter();
+        keys.flat_map(|(hash, key)| self.pending_losses_of(*hash, key, &|_| true)).collect()
     }
 
     /// Those of some keys, from a place on, which is a number of 46 bits; 0 is the first. Of as many keys as have about so
@@ -50,26 +78,40 @@ impl<S: Stamp> Store<S> {
             }
             last = Some(place);
             looked += self.find_history(*hash, key).map_or(1, |kept| kept.history.len());
-            found.extend(self.pending_losses_of(*hash, key));
+            found.extend(self.pending_losses_of(*hash, key, &|_| true));
         }
         (found, None)
     }
 
-    fn pending_losses_of(&self, hash: KeyHash, key: &[u8]) -> Vec<LostWrite<S>> {
+    fn pending_losses_of(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        visible: &dyn Fn(&S) -> bool,
+    ) -> Vec<LostWrite<S>> {
         let Some((losses, kept)) = self.losses.as_ref().zip(self.find_history(hash, key)) else {
             return Vec::new();
         };
-        let settled = kept.history.settled(kept.history.len());
-        let (mut found, _) = kept.history.losses(key, kept.history.len());
+        let history = &kept.history;
+        if !history.is_contested() {
+            return Vec::new();
+        }
+        let settled = history.settled(history.len());
+        let (mut found, _) = history.losses(key, history.len(), visible);
         found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));
+        if losses.last_until_replaced() && !found.is_empty() {
+            let resets = history.resets(history.len(), visible);
+            let is_replaced = replaces(&resets, self.sight);
+            found.retain(|loss| !is_replaced(&loss.stamp));
+        }
         found
     }
 
     /// Every loss of a key that is known, with its name.
     pub fn losses_of(&self, hash: KeyHash, key: &[u8]) -> Vec<(Vec<u8>, LostWrite<S>)> {
         let Some(losses) = &self.losses else { return Vec::new() };
-        let listed = losses.of_key(key).cloned();
-        listed.chain(self.pending_losses_of(hash, key)).map(|loss| (losses.name(&loss), loss)).collect()
+        let known = self.siblings(hash, key, &|_| true).into_iter();
+        known.map(|loss| (losses.name(&loss), loss)).collect()
     }
 
     /// The name of a loss among those of its key.
@@ -98,5 +140,33 @@ impl<S: Stamp> Store<S> {
         {
             names.iter().for_each(|name| losses.hide(key, name, stamp));
         }
+    }
+}
+
+/// Whether one of these, which replaced or removed a key, observed an effect on it.
+fn replaces<S: Stamp>(resets: &[S], sight: Option<SightOf<S>>) -> impl Fn(&S) -> bool {
+    move |earlier| {
+        let observed = |reset: &S, sight: SightOf<S>| sight(reset).shows(sight(earlier).group, earlier);
+        sight.is_some_and(|sight| resets.iter().any(|reset| reset > earlier && observed(reset, sight)))
+    }
+}
+
+/// Whether it matters to what is listed of a key which of its effects replaced it.
+pub(super) fn wants_resets<S: Stamp>(losses: Option<&Losses<S>>, kept: &KeyHistory<S>) -> bool {
+    losses.is_some_and(|losses| {
+        losses.last_until_replaced() && (kept.history.is_contested() || losses.has_of_key(&kept.key))
+    })
+}
+
+/// Lists what effects on a key that are forgotten have lost, and takes off what they settled or replaced.
+pub(super) fn list_folded<S: Stamp>(
+    losses: &mut Losses<S>,
+    key: &[u8],
+    folded: Folded<S>,
+    sight: Option<SightOf<S>>,
+) {
+    losses.list(key, folded.losses, &folded.settled);
+    if !folded.resets.is_empty() {
+        losses.end(key, replaces(&folded.resets, sight));
     }
 }

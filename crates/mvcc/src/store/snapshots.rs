@@ -1,6 +1,7 @@
 //! The part of the store that knows time: effects in stamp order, reads of any snapshot, the horizon.
 
 use super::agenda::Agenda;
+use super::lost::{list_folded, wants_resets};
 use super::{Counted, Record, Stamp, Store};
 use crate::history::{Bounds, Coded, FEW, History, SightOf};
 use crate::{CompactKey, Keyed};
@@ -230,11 +231,12 @@ impl<S: Stamp> Store<S> {
         }
         let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
         let (before, len) = (kept.heap_bytes(), kept.history.len());
-        let folded = kept.history.fold(&kept.key, horizon, watershed);
+        let wants_resets = wants_resets(self.losses.as_ref(), kept);
+        let folded = kept.history.fold(&kept.key, horizon, watershed, wants_resets);
         self.memory = self.memory + kept.heap_bytes() - before;
         self.steps += kept.history.take_steps();
         if let Some(losses) = &mut self.losses {
-            losses.list(&kept.key, folded.losses, &folded.settled);
+            list_folded(losses, &kept.key, folded, self.sight);
         }
         if !kept.history.is_contested() {
             self.contested.remove(&(hash, kept.key.clone()));
@@ -332,15 +334,16 @@ impl<S: Stamp> Store<S> {
         if self.find_history(hash, key).is_none() {
             return self.commit_last(hash, key, stamp, effect);
         }
-        let watershed = self.watershed;
+        let (watershed, kept) = (self.watershed, self.find_history(hash, key));
+        let wants_resets = kept.is_some_and(|kept| wants_resets(self.losses.as_ref(), kept));
         let folded = self.change_kept(hash, key, |history, cell| {
             history.bring_to_fold(cell, horizon);
-            let folded = history.fold(key, horizon, watershed);
+            let folded = history.fold(key, horizon, watershed, wants_resets);
             history.insert_below(cell, horizon, effect);
             folded
         });
         if let Some((folded, losses)) = folded.zip(self.losses.as_mut()) {
-            losses.list(key, folded.losses, &folded.settled);
+            list_folded(losses, key, folded, self.sight);
         }
     }
 

@@ -12,7 +12,7 @@ use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
 type Told = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
 
 const OPTIONS: LossOptions<Stamp> =
-    LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20 };
+    LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20, until_replaced: false };
 
 fn told(loss: &LostWrite<Stamp>) -> Told {
     (loss.stamp.at, loss.part.clone(), loss.value.to_vec(), loss.winner.at, loss.instead.to_vec())

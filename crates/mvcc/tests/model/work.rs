@@ -60,7 +60,11 @@ const SCRIPTS: &[(&str, Script)] = &[
 fn new_store() -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
     store.merge_by(Stamp::sight);
-    store.list_losses_by(LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20 });
+    store.list_losses_by(LossOptions {
+        name: |stamp| stamp.at.to_be_bytes().to_vec(),
+        bytes: 1 << 20,
+        until_replaced: false,
+    });
     store.set_horizon(Some(Stamp::default()));
     store
 }

@@ -1,4 +1,4 @@
-//! COPS and COPS-GT, laid out like Wren: two or three regions that hold everything.
+//! COPS, COPS-GT and COPS-CD, laid out like Wren: two or three regions that hold everything.
 
 use super::causal::{WrenDeployment, told};
 use crate::deployment::{Deployment, Host, Layout, Setting};
@@ -31,6 +31,11 @@ impl CopsDeployment {
     /// COPS-GT.
     pub fn transactional() -> Self {
         Self::new(Options { transactions: true, ..Options::default() })
+    }
+
+    /// COPS-CD that keeps concurrent values.
+    pub fn keeping() -> Self {
+        Self::new(Options { keeps_siblings: true, ..Options::default() })
     }
 }
 
@@ -93,6 +98,10 @@ impl Deployment for CopsDeployment {
 
     fn lists_losses(&self) -> bool {
         true
+    }
+
+    fn keeps_siblings(&self) -> bool {
+        self.options.keeps_siblings
     }
 
     fn losses(&self, instance: &Node) -> Option<Vec<ListedLoss>> {

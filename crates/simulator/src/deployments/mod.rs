@@ -25,6 +25,7 @@ pub use tardis::TardisDeployment;
 pub const NAMES: &[&str] = &[
     "bpr",
     "cops",
+    "cops-cd",
     "cops-gt",
     "cure",
     "h-cure",
@@ -58,6 +59,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
     match name {
         "bpr" => Some(task.perform(BlockingDeployment::default)),
         "cops" => Some(task.perform(CopsDeployment::default)),
+        "cops-cd" => Some(task.perform(CopsDeployment::keeping)),
         "cops-gt" => Some(task.perform(CopsDeployment::transactional)),
         "cure" => Some(task.perform(CureDeployment::default)),
         "h-cure" => Some(task.perform(HybridCureDeployment::default)),

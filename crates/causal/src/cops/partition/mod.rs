@@ -17,7 +17,7 @@ mod write;
 use super::dependencies::Causes;
 use super::message::{GetOutcome, Message, PutOutcome};
 use super::record::{Record, Written};
-use super::{Cut, Entries, Mutant, Node, Options, Put, Stamp, Timer};
+use super::{Cut, Entries, Handler, Mutant, Node, Options, Put, Stamp, Timer};
 use crate::stable::stamp::sight;
 use crate::stable::{Decisions, Topology, effect};
 use check::Checks;
@@ -30,6 +30,7 @@ use replicate::Equivalent;
 use replication::Outbox;
 use replication::transfer::Giver;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::{Address, Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
@@ -88,6 +89,8 @@ pub struct Partition {
     /// What was asked for up to here may have been done and forgotten.
     fence: Timestamp,
     expiry: Expiry,
+    /// What concurrent values of a key come to; without, they are told.
+    pub(super) handler: Option<Arc<dyn Handler>>,
 }
 
 impl std::fmt::Debug for Partition {
@@ -137,6 +140,7 @@ impl Partition {
             catching: Catching::default(),
             fence: Timestamp::ZERO,
             expiry: Expiry::default(),
+            handler: None,
             topology,
         }
     }
@@ -336,7 +340,10 @@ fn new_store(topology: &Topology, options: &Options) -> Store<Stamp> {
     let mut store = Store::new(topology.seed, Stamp::default());
     store.merge_by(sight::<Cut>);
     if options.conflict_bytes > 0 {
-        store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+        // Siblings are values of clients: none is dropped.
+        let bytes = if options.keeps_siblings { usize::MAX } else { options.conflict_bytes };
+        let until_replaced = options.keeps_siblings && !options.mutants.has(Mutant::OnePrevious);
+        store.list_losses_by(LossOptions { name: Stamp::name, bytes, until_replaced });
     }
     store
 }

@@ -1,6 +1,7 @@
 //! `get_by_version` (COPS, section 4.5): the latest state of keys, or the one of a version for the second round of a get
 //! transaction. A read never waits: whatever a visible version depends on is visible.
 
+use super::conflicts::Concurrent;
 use super::{Cut, Entries, Mutant, Node, Partition, Stamp};
 use crate::cops::Dependencies;
 use crate::cops::message::{GetOutcome, Got, Message, Part};
@@ -86,8 +87,41 @@ impl Partition {
         causes.cloned().unwrap_or_default()
     }
 
-    /// Evaluates an operation on a state; without a version, the latest.
+    /// Evaluates an operation on a state; without a version, the latest. What has concurrent values is answered by these.
     pub(super) fn evaluate(
+        &mut self,
+        version: Option<Entries>,
+        evaluation: &Evaluation<'_, Entries>,
+        ahead: &mut Ahead,
+        random: &mut Rng,
+        reply: &mut ReplyBuf,
+    ) -> Result<Vec<Box<[u8]>>, Malformed> {
+        if !self.options.keeps_siblings {
+            return self.evaluate_shown(version, evaluation, ahead, random, reply);
+        }
+        match self.concurrent(version, evaluation)? {
+            Concurrent::None => self.evaluate_shown(version, evaluation, ahead, random, reply),
+            Concurrent::Told(told) => {
+                told.replay(reply);
+                Ok(Vec::new())
+            }
+            Concurrent::Merged(merged) => {
+                // What is written replaces the values that were merged, as if the handler's had been read and written.
+                let before: Vec<Box<[u8]>> =
+                    std::iter::once(merged).chain(evaluation.before.iter().cloned()).collect();
+                let on_merged = Evaluation { before: &before, ..*evaluation };
+                let mut effects =
+                    self.evaluate_shown(version, &on_merged, &mut Ahead::of(1), random, reply)?;
+                if !effects.is_empty() {
+                    effects.splice(0..0, before.into_iter().take(1));
+                }
+                Ok(effects)
+            }
+        }
+    }
+
+    /// The same on the value that is shown.
+    fn evaluate_shown(
         &mut self,
         version: Option<Entries>,
         evaluation: &Evaluation<'_, Entries>,

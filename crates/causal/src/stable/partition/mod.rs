@@ -550,7 +550,11 @@ fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S:
     if S::MERGES && !options.mutants.has(Mutant::ResetUnobserved) {
         store.merge_by(stamp::sight::<S>);
         if options.conflict_bytes > 0 {
-            store.list_losses_by(LossOptions { name: Stamp::name, bytes: options.conflict_bytes });
+            store.list_losses_by(LossOptions {
+                name: Stamp::name,
+                bytes: options.conflict_bytes,
+                until_replaced: false,
+            });
         }
     }
     store
