@@ -1,7 +1,7 @@
 //! What a write depends on, and the context of a client, which collects that (COPS, sections 4.2 and 4.3).
 
 use super::Entries;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use types::{RegionId, Timestamp, Wire, wire_struct};
 
 /// Versions that something depends on. The paper lists a key and its version for each. Here a partition's versions of one region
@@ -132,46 +132,67 @@ pub(super) fn covers(written: &Entries, mut versions: impl Iterator<Item = (Regi
 }
 
 /// What the versions of one region's stream depend on, all before them included, as far as somebody may lack them: the `deps`
-/// that COPS-GT keeps with versions (section 4.2).
+/// that COPS-GT keeps with versions (section 4.2). Only what a version adds is kept with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
-    /// From each place on.
-    from: BTreeMap<Timestamp, Dependencies>,
+    /// By partition and region: from each place on, the latest version that is depended on. Both rise.
+    from: BTreeMap<List, VecDeque<(Timestamp, Timestamp)>>,
 }
+
+/// The versions of a partition from a region.
+pub(super) type List = (u16, RegionId);
 
 impl Causes {
     /// What the version here, and all before it, depend on.
-    pub(super) fn of(&self, at: Timestamp) -> Option<&Dependencies> {
-        self.from.range(..=at).next_back().map(|(_, causes)| causes)
+    pub(super) fn of(&self, at: Timestamp) -> Dependencies {
+        let of_list = |(list, from): (&List, &VecDeque<_>)| {
+            let before = from.partition_point(|(place, _)| *place <= at).checked_sub(1)?;
+            from.get(before).map(|(_, on): &(Timestamp, Timestamp)| (*list, *on))
+        };
+        Dependencies(self.from.iter().filter_map(of_list).collect())
     }
 
     /// Notes what the next version adds. Returns that without what the ones before it depend on.
     pub(super) fn add(&mut self, at: Timestamp, causes: &Dependencies) -> Dependencies {
-        let before = self.from.last_key_value().map(|(_, before)| before.clone()).unwrap_or_default();
-        let new = causes.beyond(&before);
-        if !new.is_empty() {
-            let mut all = before;
-            all.join(&new);
-            self.from.insert(at, all);
-        }
+        let new = causes.beyond(&self.of(Timestamp::MAX));
+        self.learn(at, &new);
         new
     }
 
-    /// Takes what somebody else tells that versions from here on depend on.
+    /// Notes what versions from here on depend on, perhaps not for the first time.
     pub(super) fn learn(&mut self, at: Timestamp, causes: &Dependencies) {
-        self.from.entry(at).or_default().join(causes);
+        for (partition, region, on) in causes.iter() {
+            let from = self.from.entry((partition, region)).or_default();
+            let next = from.partition_point(|(place, _)| *place < at);
+            let is_known = |(place, known): &(Timestamp, Timestamp)| *place <= at && *known >= on;
+            let before = next.checked_sub(1).and_then(|before| from.get(before));
+            if before.is_some_and(is_known) || from.get(next).is_some_and(is_known) {
+                continue;
+            }
+            while from.get(next).is_some_and(|(_, later)| *later <= on) {
+                from.remove(next);
+            }
+            from.insert(next, (at, on));
+        }
     }
 
     /// Every region has written the versions up to here, and so everything that these depend on.
     pub(super) fn forget(&mut self, up_to: Timestamp) {
-        while self.from.first_entry().is_some_and(|first| *first.key() <= up_to) {
-            self.from.pop_first();
-        }
+        self.from.retain(|_, from| {
+            from.drain(..from.partition_point(|(place, _)| *place <= up_to));
+            !from.is_empty()
+        });
     }
 
-    /// From each place on what versions depend on.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Timestamp, &Dependencies)> {
-        self.from.iter().map(|(at, causes)| (*at, causes))
+    /// Each place from which on a version is depended on, list by list: of the first one those after a place.
+    pub(super) fn after(
+        &self,
+        (first, after): (List, Timestamp),
+    ) -> impl Iterator<Item = (List, Timestamp, Timestamp)> + '_ {
+        self.from.range(first..).flat_map(move |(list, from)| {
+            let told = if *list == first { from.partition_point(|(place, _)| *place <= after) } else { 0 };
+            from.range(told..).map(|(place, on)| (*list, *place, *on))
+        })
     }
 }
 
@@ -255,11 +276,25 @@ mod tests {
         assert_eq!(causes.add(Timestamp(3), &on(1, 2)), on(1, 2));
         assert_eq!(causes.add(Timestamp(5), &on(1, 1)), none(), "the version before depends on more");
         assert_eq!(causes.add(Timestamp(7), &on(2, 6)), on(2, 6));
-        assert_eq!(causes.of(Timestamp(2)), None);
-        assert_eq!(causes.of(Timestamp(6)), Some(&on(1, 2)));
-        assert_eq!(causes.of(Timestamp(7)).map(partitions), Some(vec![(1, 2), (2, 6)]));
+        assert_eq!(causes.of(Timestamp(2)), none());
+        assert_eq!(causes.of(Timestamp(6)), on(1, 2));
+        assert_eq!(partitions(&causes.of(Timestamp(7))), [(1, 2), (2, 6)]);
         causes.forget(Timestamp(7));
-        assert_eq!(causes.of(Timestamp(9)), None);
+        assert_eq!(causes.of(Timestamp(9)), none());
+    }
+
+    /// What a checkpoint and givers tell comes in any order, and more than once.
+    #[test]
+    fn causes_are_learned_in_any_order() {
+        let mut causes = Causes::default();
+        for (at, version) in [(9, 6), (3, 2), (5, 4), (3, 2), (7, 4), (4, 1), (8, 7)] {
+            causes.learn(Timestamp(at), &on(1, version));
+        }
+        let all: Vec<_> = causes.after(((0, HERE), Timestamp(0))).map(|(_, at, on)| (at.0, on.0)).collect();
+        assert_eq!(all, [(3, 2), (5, 4), (8, 7)]);
+        assert_eq!(causes.of(Timestamp(9)), on(1, 7));
+        let rest: Vec<_> = causes.after(((1, HERE), Timestamp(5))).map(|(_, at, _)| at.0).collect();
+        assert_eq!(rest, [8]);
     }
 
     #[test]

@@ -82,8 +82,7 @@ impl Partition {
 
     /// In COPS-GT what a version depends on, and all before it in its region's stream.
     pub(super) fn causes_of(&self, region: RegionId, at: Timestamp) -> Dependencies {
-        let causes = self.causes.get(&region).and_then(|causes| causes.of(at));
-        causes.cloned().unwrap_or_default()
+        self.causes.get(&region).map(|causes| causes.of(at)).unwrap_or_default()
     }
 
     /// Evaluates an operation on a state; without a version, the latest.

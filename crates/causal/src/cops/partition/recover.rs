@@ -8,7 +8,7 @@
 
 use super::{Life, Partition};
 use crate::cops::record::{self, Record, Written};
-use crate::cops::{Cut, Entries, Node, Stamp, Timer};
+use crate::cops::{Cut, Dependencies, Entries, Node, Stamp, Timer};
 use crate::stable;
 use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, is_nobodys, tell_keys, tell_losses};
 use protocol::{Now, Outputs};
@@ -19,6 +19,10 @@ use types::{Malformed, Reader, RegionId, Rng, Timestamp};
 const KEYS: u64 = 1 << 63;
 /// Where what was lost to concurrent writes begins, behind the keys.
 const LOSSES: u64 = 1 << 62;
+/// And what versions depend on, behind these.
+const CAUSES: u64 = 1 << 61;
+/// A cursor has so many bits less of a place: what is placed within some milliseconds is told in one piece.
+const PLACE: u32 = 26;
 
 impl Partition {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
@@ -174,7 +178,6 @@ impl Partition {
             let above = Cow::Borrowed(&[][..]);
             record::put(chunk, &common(stable::Record::Received { origin, up_to, above }));
         }
-        self.checkpoint_causes(chunk);
         if self.gaps {
             let filled = self.life == Life::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));
@@ -201,13 +204,16 @@ impl Partition {
     }
 
     /// The keys at the cursor, or only their effects `above` a place; after the last key what was lost to concurrent writes. The
-    /// other causal protocols tell theirs alike.
+    /// other causal protocols tell theirs alike. In COPS-GT what versions depend on comes last.
     pub(super) fn checkpoint_keys(
         &mut self,
         cursor: u64,
         above: Option<Timestamp>,
         chunk: &mut Vec<u8>,
     ) -> u64 {
+        if cursor & CAUSES != 0 {
+            return self.checkpoint_causes(cursor & !CAUSES, chunk);
+        }
         let mut told = Vec::new();
         let next = if cursor & LOSSES == 0 {
             match tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut told) {
@@ -219,6 +225,33 @@ impl Partition {
             next.map_or(0, |number| LOSSES | number)
         };
         record::put_all_common(chunk, &told);
-        next
+        if next == 0 { CAUSES } else { next }
+    }
+
+    /// What versions depend on, behind a cursor: a region, a list of its causes, and a place in that. Returns the next one, 0 at the end.
+    fn checkpoint_causes(&self, cursor: u64, chunk: &mut Vec<u8>) -> u64 {
+        let bits = |from: u32, count: u32| (cursor >> from & ((1 << count) - 1)) as u16;
+        let first = (bits(41, 16), RegionId(bits(38, 3)));
+        let after = Timestamp((cursor & ((1 << 38) - 1)) << PLACE | ((1 << PLACE) - 1));
+        let (origin, before) = (RegionId(bits(57, 3)), chunk.len());
+        let mut last = (origin, first, after.0 >> PLACE);
+        for (origin, causes) in self.causes.range(origin..) {
+            let from = if *origin == last.0 { (first, after) } else { Default::default() };
+            for (list, place, on) in causes.after(from) {
+                let next = (*origin, list, place.0 >> PLACE);
+                if chunk.len() - before >= self.options.piece_bytes && next != last {
+                    let ((origin, (partition, region), place), byte) = (last, u64::from);
+                    return CAUSES
+                        | byte(origin.0) << 57
+                        | byte(partition) << 41
+                        | byte(region.0) << 38
+                        | place;
+                }
+                let on = Cow::Owned(Dependencies::on(list.0, list.1, on));
+                record::put(chunk, &Record::Causes(*origin, place, on));
+                last = next;
+            }
+        }
+        0
     }
 }

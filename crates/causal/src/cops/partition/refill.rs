@@ -22,14 +22,13 @@
 use super::replicate::is_overdue;
 use super::{Life, Partition, new_store};
 use crate::cops::message::Message;
-use crate::cops::record::{self, Record, Written};
+use crate::cops::record::{Record, Written};
 use crate::cops::{Dependencies, Entries, Node, Stamp, Timer};
 use crate::stable;
 use crate::stable::{KeptContext, KeptEffects, KeyEffects};
 use mvcc::Store;
 use protocol::{Now, Outputs};
 use replication::transfer::{Ask, Piece, Taken, Taker};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Instant, Malformed, NodeId, Reader, RegionId, Rng, Timestamp, TransactionId};
@@ -135,9 +134,6 @@ impl Partition {
     ) {
         self.giver.asked(from, now.instant);
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
-        if cursor == 0 {
-            self.checkpoint_causes(&mut content);
-        }
         for _ in 0..VISITS {
             cursor = self.checkpoint_keys(cursor, above, &mut content);
             if cursor == 0 || content.len() >= self.options.piece_bytes {
@@ -545,15 +541,6 @@ impl Partition {
             format!("partition {index} has written what {} wrote", regions.join(" and "))
         });
         lagging.collect()
-    }
-
-    /// In COPS-GT what versions depend on.
-    pub(super) fn checkpoint_causes(&self, chunk: &mut Vec<u8>) {
-        for (region, causes) in &self.causes {
-            for (at, causes) in causes.iter() {
-                record::put(chunk, &Record::Causes(*region, at, Cow::Borrowed(causes)));
-            }
-        }
     }
 
     /// Who has not answered yet.

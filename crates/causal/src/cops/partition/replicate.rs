@@ -207,7 +207,7 @@ impl Partition {
 
     pub(super) fn note_causes(&mut self, written: &Written) {
         if self.options.transactions {
-            self.causes.entry(written.stamp.region).or_default().add(written.stamp.at, &written.causes);
+            self.causes.entry(written.stamp.region).or_default().learn(written.stamp.at, &written.causes);
         }
     }
 
