@@ -4,9 +4,9 @@ use super::client::{Client, increment};
 use super::operations::{add, remove};
 use super::scenes::{client, get, get_trans, key, options, partition, set, world};
 use super::world::{World, coordinator, replica};
-use anabranch_causal::cops::Options;
+use anabranch_causal::cops::{Options, Record};
 use protocol::Request;
-use types::Address;
+use types::{Address, Reader};
 
 fn restart(world: &mut World, at: Address) {
     world.crash(at);
@@ -105,4 +105,38 @@ fn what_waits_is_sent_again() {
     world.heal();
     world.run_ms(500);
     assert_eq!(get(&mut world, there, &key(1)), "album");
+}
+
+/// In COPS-GT: how many causes the latest checkpoint of a partition holds.
+fn told_causes(world: &mut World, at: Address) -> usize {
+    let mut causes = 0;
+    for chunk in &world.host(at).snapshot {
+        let mut reader = Reader::new(chunk);
+        while !reader.is_empty() {
+            let record =
+                Record::decode(&mut Reader::new(reader.bytes().expect("a record"))).expect("a record");
+            causes += usize::from(matches!(record, Record::Causes(..)));
+        }
+    }
+    causes
+}
+
+/// While a region is cut off, what versions depend on grows with what is written. No step tells all of it.
+#[test]
+fn causes_are_told_in_pieces() {
+    let mut world = world(2, options(true, None));
+    let (own, at) = (client(0, 1), replica(0, 0));
+    world.cut(0, 1);
+    for number in 0..1_500 {
+        set(&mut world, own, &key(1), &number.to_string());
+        set(&mut world, own, &key(0), &number.to_string());
+    }
+    for _ in 0..2 {
+        world.checkpoint(at);
+        let longest = world.host(at).snapshot.iter().map(Vec::len).max();
+        assert!(longest.is_some_and(|longest| longest < 80_000), "{longest:?} bytes in a step");
+        assert!(told_causes(&mut world, at) >= 2_999);
+        restart(&mut world, at);
+    }
+    assert_eq!(get_trans(&mut world, own, &[&key(0), &key(1)]), ["1499", "1499"]);
 }
