@@ -135,7 +135,7 @@ impl Site {
         }
         if self.keyspace.is_parted() && !matches!(step, Step::Key(_)) {
             return reply.error(&Error::err(
-                "KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB are not for branch keyspaces with record partitions yet;                  KEYSPACE DROP drops everything",
+                "KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB are not for branch keyspaces with record partitions yet; KEYSPACE DROP drops everything",
             ));
         }
         match step {

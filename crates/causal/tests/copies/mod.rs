@@ -58,7 +58,7 @@ impl<P: Copied> Network<P> {
     /// `build` makes a process's instance: a replica, or the coordinator.
     fn new(build: &dyn Fn(&Topology, Address) -> P, mutants: Mutants) -> Self {
         let groups = Groups::new([(0..3).map(member).collect()]);
-        let of_region = RegionTopology::full("here".to_owned(), [member(0)].into_iter());
+        let of_region = RegionTopology::full("here".to_owned(), [member(0)]);
         let topology = Topology { regions: vec![of_region], keyspace: KEYSPACE, seed: SEED };
         let options = copies::Options { mutants, ..copies::Options::default() };
         let mut network = Network {

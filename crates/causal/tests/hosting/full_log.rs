@@ -19,7 +19,7 @@ fn world(protocol: Protocol) -> World {
         handler: None,
         evicted: Vec::new(),
     };
-    let mut world = World::new(|place| Causal::BARE.host(&store(&options), place).unwrap());
+    let mut world = World::new(|place| Causal::BARE.host(&store(&options), place).expect("it is hosted"));
     world.pass(500);
     let written = world.set(1, b"logged");
     world.pass(500);

@@ -123,8 +123,8 @@ fn cops_is_created_without_what_it_does_not_have() {
     assert!(check(&[cops, (b"CONFLICTS", b"ignore")]).unwrap().ignore_conflicts);
     let keep: (&[u8], &[u8]) = (b"CONFLICTS", b"keep");
     assert!(check(&[cops, keep]).unwrap().keep_conflicts);
-    let (by, greatest): ((&[u8], &[u8]), (&[u8], &[u8])) =
-        ((b"CONFLICTS", b"handler"), (b"HANDLER", b"greatest"));
+    let by: (&[u8], &[u8]) = (b"CONFLICTS", b"handler");
+    let greatest: (&[u8], &[u8]) = (b"HANDLER", b"greatest");
     assert_eq!(check(&[cops, by, greatest]).unwrap().handler.as_deref(), Some("greatest"));
     assert!(check(&[cops, by]).unwrap_err().contains("go together"));
     assert!(check(&[cops, keep, greatest]).unwrap_err().contains("go together"));
