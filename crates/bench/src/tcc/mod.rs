@@ -142,8 +142,7 @@ pub fn compare(settings: &Settings, mut note: impl FnMut(&Measured)) -> Result<C
             measured.push(measurement);
         }
     }
-    let names: Vec<&'static str> = settings.protocols.iter().map(|protocol| protocol.name()).collect();
-    Ok(Comparison::of(&names, measured))
+    Ok(Comparison::of(&settings.protocols, measured))
 }
 
 /// One measurement, on a keyspace of its own.

@@ -1,5 +1,6 @@
 //! What a comparison came to.
 
+use super::Protocol;
 use crate::transactions::Summary;
 use serde::Serialize;
 use std::fmt::Write;
@@ -67,9 +68,9 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub(crate) fn of(protocols: &[&'static str], rounds: Vec<Measured>) -> Self {
+    pub(super) fn of(protocols: &[Protocol], rounds: Vec<Measured>) -> Self {
         let medians = protocols.iter().filter_map(|protocol| {
-            let of = rounds.iter().filter(|measured| measured.protocol == *protocol);
+            let of = rounds.iter().filter(|measured| measured.protocol == protocol.name());
             let mut of: Vec<&Measured> = of.collect();
             of.sort_by(|a, b| a.summary.throughput.total_cmp(&b.summary.throughput));
             of.get(of.len() / 2).map(|measured| (*measured).clone())
@@ -80,8 +81,8 @@ impl Comparison {
     }
 }
 
-fn ratios(rounds: &[Measured], first: &'static str, other: &'static str) -> Ratios {
-    let of = |protocol: &'static str| rounds.iter().filter(move |measured| measured.protocol == protocol);
+fn ratios(rounds: &[Measured], first: Protocol, other: Protocol) -> Ratios {
+    let of = |protocol: Protocol| rounds.iter().filter(move |measured| measured.protocol == protocol.name());
     let pairs: Vec<(&Summary, &Summary)> = of(other)
         .filter_map(|other| {
             let beside = of(first).find(|first| first.round == other.round)?;
@@ -94,8 +95,8 @@ fn ratios(rounds: &[Measured], first: &'static str, other: &'static str) -> Rati
     let latency =
         |at: &'static str| move |summary: &Summary| summary.latency_us.get(at).copied().unwrap_or(0.0);
     Ratios {
-        protocol: other,
-        against: first,
+        protocol: other.name(),
+        against: first.name(),
         mean_latency: spread(&|summary| summary.mean_us),
         median_latency: spread(&latency("p50")),
         p99_latency: spread(&latency("p99")),
