@@ -137,7 +137,7 @@ def test_what_is_no_handler_is_refused_when_it_is_given(sites):
             with pytest.raises(redis.exceptions.ResponseError, match=reason):
                 client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "branch", *options)
         with pytest.raises(redis.exceptions.ResponseError, match="unknown keyspace option 'HANDLER'"):
-            client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "causal", "HANDLER", LONGEST)
+            client.execute_command("KEYSPACE", "CREATE", "bad", "MODEL", "strict", "HANDLER", LONGEST)
 
 
 def test_sites_that_sell_while_they_are_cut_apart_settle_by_themselves(sites):

@@ -225,7 +225,7 @@ def test_conflicts_does_not_alter(regions):
     with regions["a/1"].client() as a:
         with pytest.raises(redis.ResponseError, match="CONFLICTS stays"):
             a.execute_command("KEYSPACE", "ALTER", "default", "CONFLICTS", "ignore")
-        with pytest.raises(redis.ResponseError, match="CONFLICTS is record or ignore"):
+        with pytest.raises(redis.ResponseError, match="CONFLICTS is record, ignore, keep or handler"):
             a.execute_command("KEYSPACE", "CREATE", "x", "MODEL", "causal", "CONFLICTS", "perhaps")
         with pytest.raises(redis.ResponseError, match="unknown keyspace option 'CONFLICTS'"):
             a.execute_command("KEYSPACE", "CREATE", "x", "MODEL", "strict", "CONFLICTS", "ignore")

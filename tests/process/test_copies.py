@@ -240,7 +240,7 @@ class Watcher(Pairs):
 @pytest.fixture(scope="module")
 def protocols():
     """Two regions of three processes, with a copied keyspace of each protocol that shows writes before they are stable."""
-    with Cluster(2, 3) as cluster:
+    with Cluster(2, 3, "--model", "causal") as cluster:
         with cluster["a/1"].client() as client:
             for keyspace, *options in (("pocc",), ("cops",), ("gt", "TRANSACTIONS", "on")):
                 protocol = "pocc" if keyspace == "pocc" else "cops"
