@@ -40,7 +40,7 @@ pub use one_time::{OneTime, Origins, Rule};
 pub use partition::Partition;
 pub(crate) use partition::{
     Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, LossList, NOBODY, Round, Settlement,
-    count_or_scan, is_nobodys, settle, tell_keys, tell_losses,
+    count_or_scan, is_nobodys, settle, tell_keys, tell_losses, why_unlogged,
 };
 pub use pledge::{Deed, Pledge};
 pub(crate) use pledge::{effect, encoded};

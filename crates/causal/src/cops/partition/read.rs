@@ -5,7 +5,7 @@ use super::conflicts::Concurrent;
 use super::{Cut, Entries, Mutant, Node, Partition, Stamp};
 use crate::cops::Dependencies;
 use crate::cops::message::{GetOutcome, Got, Message, Part};
-use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan};
+use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan, why_unlogged};
 use mvcc::Bounds;
 use protocol::Outputs;
 use types::{Address, Error, KeyHash, Malformed, RegionId, ReplyBuf, ReplySink, Rng, Timestamp};
@@ -43,21 +43,11 @@ impl Partition {
         }
     }
 
-    /// While the log refuses records: why a read is refused that would show a version that the log lacks. With this life it
-    /// might be lost.
+    /// See [`why_unlogged`].
     fn unlogged(&self, version: Option<Entries>, parts: &[Part], whole: &[Whole]) -> Option<Error> {
-        for stamp in self.unlogged.refused() {
-            // What is below the horizon is in the values themselves; which keys it changed is not known any more.
-            if !whole.is_empty() || *stamp <= Stamp::last_at(self.horizon) {
-                return Some(protocol::unlogged(None));
-            }
-            let is_visible = version.is_none_or(|version| stamp.at <= version.of(stamp.region));
-            let shows = |part: &&Part| self.store.has_effect(self.store.hash(&part.key), &part.key, *stamp);
-            if is_visible && let Some(part) = parts.iter().find(shows) {
-                return Some(protocol::unlogged(Some(&part.key)));
-            }
-        }
-        None
+        let is_shown = |stamp: &Stamp| version.is_none_or(|version| stamp.at <= version.of(stamp.region));
+        let lacking = self.unlogged.refused();
+        why_unlogged::<Cut>(&self.store, self.horizon, (parts, whole), lacking, is_shown)
     }
 
     pub(in crate::cops) fn on_logged(&mut self, records: u64) {

@@ -6,6 +6,7 @@ use super::Partition;
 use crate::stable::message::{Message, Part, Whole};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
+use mvcc::Store;
 use protocol::{Outputs, Unlogged};
 use types::{Address, Error, Timestamp};
 
@@ -74,25 +75,39 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    /// While the log refuses records: why a read is refused that would show what the log lacks.
+    /// See [`why_unlogged`].
     pub(super) fn unlogged(&self, snapshot: S, parts: &[Part<S>], whole: &[Whole]) -> Option<Error> {
-        let effects = self.logged.unlogged.refused().filter_map(|recorded| match recorded {
+        let lacking = self.logged.unlogged.refused().filter_map(|recorded| match recorded {
             Recorded::Effects(stamp) => Some(stamp),
             Recorded::Promise(_) => None,
         });
-        for stamp in effects {
-            // What is below the horizon is in the values themselves; which keys it changed is not known any more.
-            if !whole.is_empty() || *stamp <= Stamp::last_at(self.horizon.whole()) {
-                return Some(protocol::unlogged(None));
-            }
-            let shows =
-                |part: &&Part<S>| self.store.has_effect(self.store.hash(&part.key), &part.key, *stamp);
-            if snapshot.shows(stamp, self.region)
-                && let Some(part) = parts.iter().find(shows)
-            {
-                return Some(protocol::unlogged(Some(&part.key)));
-            }
-        }
-        None
+        let is_shown = |stamp: &Stamp<S::Depends>| snapshot.shows(stamp, self.region);
+        why_unlogged(&self.store, self.horizon.whole(), (parts, whole), lacking, is_shown)
     }
+}
+
+/// Why a read is refused that would show an effect of these, which the log lacks: with this life it might be lost.
+pub(crate) fn why_unlogged<'s, S: Times>(
+    store: &Store<Stamp<S::Depends>>,
+    horizon: Timestamp,
+    (parts, whole): (&[Part<S>], &[Whole]),
+    lacking: impl Iterator<Item = &'s Stamp<S::Depends>>,
+    is_shown: impl Fn(&Stamp<S::Depends>) -> bool,
+) -> Option<Error>
+where
+    S::Depends: 's,
+{
+    for stamp in lacking {
+        // What is below the horizon is in the values themselves; which keys it changed is not known any more.
+        if !whole.is_empty() || *stamp <= Stamp::last_at(horizon) {
+            return Some(protocol::unlogged(None));
+        }
+        let changed = |part: &&Part<S>| store.has_effect(store.hash(&part.key), &part.key, *stamp);
+        if is_shown(stamp)
+            && let Some(part) = parts.iter().find(changed)
+        {
+            return Some(protocol::unlogged(Some(&part.key)));
+        }
+    }
+    None
 }

@@ -31,6 +31,7 @@ mod stabilize;
 mod wait;
 
 pub(crate) use expire::{NOBODY, Round, is_nobodys};
+pub(crate) use logged::why_unlogged;
 pub(crate) use losses::{LossList, Settlement, settle, tell_losses};
 pub(crate) use recover::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys};
 pub(crate) use slices::{Ahead, Evaluation, count_or_scan};
