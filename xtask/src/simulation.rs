@@ -26,6 +26,7 @@ const PROTOCOLS: &[&str] = &[
     "pocc",
     "cops",
     "cops-gt",
+    "cops-cd",
     "locking",
     "occ",
     "tardis",
@@ -34,6 +35,9 @@ const PROTOCOLS: &[&str] = &[
     "tardis-parts",
     "wren-copies",
     "paris-copies",
+    "pocc-copies",
+    "cops-copies",
+    "cops-gt-copies",
 ];
 /// The protocols that users get unless they choose another: twice as many seeds.
 const DEFAULTS: &[&str] = &["tapir", "wren"];
