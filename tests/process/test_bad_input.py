@@ -215,6 +215,29 @@ def test_large_arguments_and_replies(server):
         assert connection.call("LRANGE", "list", 0, -1).texts() == [b"%d" % number for number in range(100_000)]
 
 
+REFUSED = b"-ERR the reply would be larger than 512 MiB"
+
+
+def test_replies_are_bounded(server, bystander):
+    """Whoever names a large value often gets an error, in every way to ask; its process and everybody else go on."""
+    with server.raw(timeout=60.0) as connection:
+        assert connection.call("SET", "large", b"x" * (32 * MIB)).raw == b"+OK\r\n"
+        assert connection.call("SADD", "set", b"y" * MIB).text == b"1"
+        assert connection.call("MGET", *["large"] * 20).raw.startswith(REFUSED)
+        assert connection.call("SRANDMEMBER", "set", "-10000000").raw.startswith(REFUSED)
+        for begin, end in (("MULTI", "EXEC"), ("TXN BEGIN", "TXN COMMIT")):
+            assert connection.call(*begin.split()).raw == b"+OK\r\n"
+            if end == "EXEC":
+                for _ in range(20):
+                    assert connection.call("GET", "large").raw == b"+QUEUED\r\n"
+                assert connection.call("EXEC").raw.startswith(REFUSED)
+            else:
+                assert connection.call("MGET", *["large"] * 20).raw.startswith(REFUSED)
+                assert connection.call(*end.split()).raw == b"+OK\r\n"
+        assert connection.call("STRLEN", "large").text == b"%d" % (32 * MIB)
+        assert connection.call("DEL", "large", "set").text == b"2"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_garbage(server, bystander, seed):
     """Random bytes, and commands with random damage, on many connections: every one is answered or closed."""

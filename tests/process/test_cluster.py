@@ -431,6 +431,28 @@ def test_clocks_that_are_off_change_no_order():
             assert next(clients).get("skewed") == str(number)
 
 
+@pytest.mark.parametrize("skew", ["3600s", "-3600s"])
+def test_a_clock_that_is_hours_off_expires_nothing(skew):
+    """The process follows the clocks of the majority: locks live as long as they say, whoever sets and reads them."""
+    with Cluster(3, 1, "--skew", f"a/1={skew}", program=laboratory()) as cluster:
+        off, right = cluster["a/1"].client(), cluster["b/1"].client()
+        correction = -1000 * int(skew[:-1])
+        info = "cluster_clock_correction_ms"
+        wait_until(lambda: abs(off.info("cluster")[info] - correction) < 1000)
+        assert right.info("cluster")[info] == 0
+        for name, options in (("ordered", ""), ("locks", "CONCURRENCY locking")):
+            off.execute_command(*f"KEYSPACE CREATE {name} MODEL strict {options}".split())
+            for setter, reader in ((right, off), (off, right)):
+                for client in (setter, reader):
+                    wait_until(lambda: name in client.execute_command("KEYSPACE", "LIST"))
+                    client.execute_command("KEYSPACE", "USE", name)
+                assert setter.set("lock", "mine", nx=True, px=60_000)
+                assert reader.get("lock") == "mine"
+                assert not reader.set("lock", "yours", nx=True)
+                assert 50_000 < reader.pttl("lock") <= 61_000
+                assert setter.delete("lock") == 1
+
+
 def test_a_minority_refuses_and_the_majority_goes_on(strict):
     strict.do("cut c a", "cut c b")
     try:

@@ -310,6 +310,33 @@ def test_unwatch_discard_and_reset_forget(two):
     assert first.call("EXEC").texts() == [b"2"]
 
 
+MODELS = ["strict", "strict CONCURRENCY locking", "strict CONCURRENCY occ", "causal", "branch"]
+FAILS_AFTER_A_WRITE = "redis.call('set','x',1) return redis.call('incr','text')"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_transaction_that_fails_forgets_its_watches(server, model):
+    """Whether EXEC's script fails or TXN is aborted; where the key had changed, EXEC says nil, not what failed."""
+    name = "fails-" + model.replace(" ", "-").lower()
+    with server.raw() as first, server.raw() as second:
+        ok(first, f"KEYSPACE CREATE {name} MODEL {model}", f"KEYSPACE USE {name}", "SET text a")
+        ok(second, f"KEYSPACE USE {name}")
+        for changed in (False, True):
+            ok(first, "WATCH d", "MULTI")
+            first.call("EVAL", FAILS_AFTER_A_WRITE, "0")
+            if changed:
+                ok(second, "SET d 1")
+            reply = first.call("EXEC")
+            assert reply.raw == b"*-1\r\n" if changed else reply.raw.startswith(b"-EXECABORT"), reply
+            assert first.call("EXISTS", "x").text == b"0"
+            ok(first, "SET d 2", "WATCH d", "MULTI")
+            first.call("PING")
+            assert first.call("EXEC").texts() == [b"PONG"]
+        ok(first, "WATCH d", "TXN BEGIN", "SET e 1", "TXN ABORT", "SET d 3", "WATCH d", "MULTI")
+        first.call("PING")
+        assert first.call("EXEC").texts() == [b"PONG"]
+
+
 def test_watch_of_a_key_that_expires(two):
     """As in Redis: a key that expires after WATCH was changed; one that had expired before was not."""
     first, second = two

@@ -219,7 +219,12 @@ fn random(state: Option<&PackedSet>, count: Option<i64>, random: &mut Rng, sink:
         Some(count) if count < 0 => {
             let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             sink.array(count);
-            (0..count).for_each(|_| reply_one(random, sink));
+            for _ in 0..count {
+                reply_one(random, sink);
+                if sink.is_full() {
+                    break;
+                }
+            }
         }
         Some(count) => {
             let count = usize::try_from(count).map_or(state.len(), |count| count.min(state.len()));

@@ -119,8 +119,9 @@ impl<'e, H: Host> Engine<'e, H> {
         let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
         let before = connection.output.len();
-        let mut replies = InOrder { encoder: connection.encoder(), next: first, end, mailbox };
+        let mut replies = InOrder { encoder: connection.encoder(), start: before, next: first, end, mailbox };
         self.host.submit(keyspace, batch, &mut replies);
+        replies.end_reply();
         let next = replies.next;
         let written = connection.output.len() - before;
         connection.plan_piece(batch_len, written, self.gateway.config.max_output_bytes);

@@ -155,7 +155,9 @@ impl<H: Host> Engine<'_, H> {
             }
         }
         let mut encoder = self.connection.encoder();
-        encoder.array(exec.parts.len());
+        if !results.is_full() {
+            encoder.array(exec.parts.len());
+        }
         results.replay(&mut encoder);
     }
 
@@ -308,6 +310,13 @@ impl<H: Host> Engine<'_, H> {
                 }
                 return true;
             }
+            (Phase::Abort(Some(error)), _)
+                if sequence.is_watched()
+                    && error.code != ErrorCode::Conflict
+                    && sequence.failure.is_none() =>
+            {
+                sequence.check_watches(error);
+            }
             (Phase::Abort(Some(error)), _) | (Phase::Begin | Phase::Operate | Phase::Commit, Some(error)) => {
                 self.fail_sequence(sequence, error);
                 return true;
@@ -326,6 +335,9 @@ impl<H: Host> Engine<'_, H> {
         } else {
             let text = format!("{} (given up after {} attempts)", error.message, sequence.attempts);
             encoder.error(&Error::new(ErrorCode::Conflict, text));
+        }
+        if sequence.is_watched() {
+            self.unwatch_keyspace(self.connection.session.keyspace);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::table::{self, Command, Handler};
 use crate::task::{After, Task};
 use protocol::{Request, Step};
 use resp::Arguments;
-use types::{Error, ErrorCode, KeyHash, ReplySink};
+use types::{Error, ErrorCode, KeyHash, KeyspaceId, ReplySink};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl<H: Host> Engine<'_, H> {
             Flow::Watch => self.watch(call),
             Flow::Unwatch => self.unwatch(),
             Flow::Begin => self.begin(call),
-            Flow::Commit => self.end(call, |session| Request::Commit { session }),
-            Flow::Abort => self.end(call, |session| Request::Abort { session }),
+            Flow::Commit => self.end(call, After::Ended, |session| Request::Commit { session }),
+            Flow::Abort => self.end(call, After::Aborted, |session| Request::Abort { session }),
             Flow::Quit => self.quit(),
             Flow::Reset => self.reset(),
             Flow::FlushAll => self.flush_all_command(call),
@@ -196,12 +196,17 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Forgets the watches after the client has its reply.
-    fn forget_watches(&mut self) {
+    pub(crate) fn forget_watches(&mut self) {
         if let Some(watching) = self.connection.session.watching.take() {
-            let session = self.connection.session.id();
-            let id = self.send(watching.keyspace, Request::Unwatch { session });
-            self.finish_or_wait(id, Task::Ignore);
+            self.unwatch_keyspace(watching.keyspace);
         }
+    }
+
+    /// Lets a keyspace forget what the session watches there.
+    pub(crate) fn unwatch_keyspace(&mut self, keyspace: KeyspaceId) {
+        let session = self.connection.session.id();
+        let id = self.send(keyspace, Request::Unwatch { session });
+        self.finish_or_wait(id, Task::Ignore);
     }
 
     fn watch(&mut self, call: Call<'_>) -> Result<(), Error> {
@@ -253,6 +258,7 @@ impl<H: Host> Engine<'_, H> {
     fn end(
         &mut self,
         call: Call<'_>,
+        after: After,
         request: fn(types::SessionId) -> Request<'static>,
     ) -> Result<(), Error> {
         let session = &self.connection.session;
@@ -261,7 +267,7 @@ impl<H: Host> Engine<'_, H> {
             return Err(Error::err(format!("TXN {name} without TXN BEGIN")));
         }
         let id = self.send(session.keyspace, request(session.id()));
-        self.finish_or_wait(id, Task::Forward(After::Ended));
+        self.finish_or_wait(id, Task::Forward(after));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use protocol::Replies;
 use resp::Encoder;
 use std::collections::BTreeMap;
-use types::{ReplyBuf, ReplySink, RequestId};
+use types::{MAX_REPLY_BYTES, ReplyBuf, ReplySink, RequestId, reply_too_large};
 
 /// Replies that came while nobody could take them.
 #[derive(Debug, Default)]
@@ -57,6 +57,8 @@ impl Replies for Mailbox {
 pub(crate) struct InOrder<'b> {
     /// Writes into the connection's output.
     pub(crate) encoder: Encoder<&'b mut Vec<u8>>,
+    /// Where the reply that was begun last begins in the output.
+    pub(crate) start: usize,
     /// The number of the next reply of this connection.
     pub(crate) next: u64,
     /// The number after the batch's last.
@@ -65,11 +67,25 @@ pub(crate) struct InOrder<'b> {
     pub(crate) mailbox: &'b mut Mailbox,
 }
 
+impl InOrder<'_> {
+    /// Puts an error in place of the last reply if that has become too large.
+    #[inline]
+    pub(crate) fn end_reply(&mut self) {
+        if self.encoder.is_full() {
+            self.encoder.output_mut().truncate(self.start);
+            self.encoder.error(&reply_too_large());
+        }
+    }
+}
+
 impl Replies for InOrder<'_> {
     #[inline]
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         if id.0 == self.next && id.0 < self.end {
             self.next += 1;
+            self.end_reply();
+            self.start = self.encoder.output().len();
+            self.encoder.limit_reply(MAX_REPLY_BYTES);
             return &mut self.encoder;
         }
         if id.0 + 1 == self.next {

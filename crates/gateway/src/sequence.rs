@@ -208,6 +208,15 @@ impl Sequence {
         }
     }
 
+    /// The transaction was aborted because of `error`. Whether a watched key had changed decides what the client is told:
+    /// an empty transaction, which the same watches stop, tells.
+    pub(crate) fn check_watches(&mut self, error: Error) {
+        self.phase = Phase::Begin;
+        self.position = self.commands.len();
+        self.current = Current::Nothing;
+        (self.running, self.wrote, self.failure) = (None, false, Some(error));
+    }
+
     /// True when it begins and commits a transaction of its own.
     pub(crate) fn is_transaction(&self) -> bool {
         matches!(self.wrapper, Wrapper::Transaction | Wrapper::Exec { .. })
@@ -220,7 +229,7 @@ impl Sequence {
 
     /// Writes the reply: that of the only command, or an array.
     pub(crate) fn write_results(&self, sink: &mut dyn ReplySink) {
-        if matches!(self.wrapper, Wrapper::Exec { .. }) {
+        if matches!(self.wrapper, Wrapper::Exec { .. }) && !self.results.is_full() {
             sink.array(self.commands.len());
         }
         self.results.replay(sink);

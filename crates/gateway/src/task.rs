@@ -56,8 +56,10 @@ pub(crate) enum After {
         /// It may not write.
         read_only: bool,
     },
-    /// The transaction is over.
+    /// The transaction is over, and with it the watches.
     Ended,
+    /// The transaction was given up; the keyspace still has the watches.
+    Aborted,
     /// Unless it is an error, the session watches so many keys more.
     Watched(usize),
 }
@@ -103,6 +105,9 @@ impl<H: Host> Engine<'_, H> {
                     self.apply(after, error.is_some());
                 }
                 reply.replay(&mut self.connection.encoder());
+                if after == After::Aborted {
+                    self.forget_watches();
+                }
             }
             Task::Ignore => {}
             Task::Combine { combine, len } => {
@@ -138,6 +143,7 @@ impl<H: Host> Engine<'_, H> {
                 session.watching =
                     Some(crate::session::Watching { keyspace: session.keyspace, keys: before + keys });
             }
+            After::Aborted => session.mode = Mode::Plain,
             After::Nothing | After::Began { .. } | After::Watched(_) => {}
         }
     }

@@ -170,7 +170,7 @@ pub enum Request<'a> {
         /// The asking session.
         session: SessionId,
     },
-    /// Gives the open transaction up: `OK`.
+    /// Gives the open transaction up: `OK`. The watches stay until the next `watched` transaction or `Unwatch`.
     Abort {
         /// The asking session.
         session: SessionId,

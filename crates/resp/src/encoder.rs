@@ -39,17 +39,31 @@ impl ProtocolVersion {
 /// Writes replies into a vector of bytes, its own (`Encoder<Vec<u8>>`) or a borrowed one (`Encoder<&mut Vec<u8>>`).
 ///
 /// It trusts its caller to follow a container with the announced elements, and nothing else.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Encoder<B> {
     output: B,
     version: ProtocolVersion,
+    /// How long the output may become by bulk strings.
+    most: usize,
+    is_full: bool,
+}
+
+impl<B: Default> Default for Encoder<B> {
+    fn default() -> Self {
+        Encoder {
+            output: B::default(),
+            version: ProtocolVersion::default(),
+            most: usize::MAX,
+            is_full: false,
+        }
+    }
 }
 
 impl<B: BorrowMut<Vec<u8>>> Encoder<B> {
     /// Appends to `output`.
     #[inline]
     pub fn new(output: B, version: ProtocolVersion) -> Self {
-        Encoder { output, version }
+        Encoder { output, version, most: usize::MAX, is_full: false }
     }
 
     /// The version in which replies are written.
@@ -61,6 +75,14 @@ impl<B: BorrowMut<Vec<u8>>> Encoder<B> {
     /// Writes later replies in another version.
     pub fn set_version(&mut self, version: ProtocolVersion) {
         self.version = version;
+    }
+
+    /// Begins a reply of at most `most` bytes; what goes beyond is dropped, and [`ReplySink::is_full`] says so: the caller
+    /// puts an error in place of the reply.
+    #[inline]
+    pub fn limit_reply(&mut self, most: usize) {
+        self.most = self.output().len().saturating_add(most);
+        self.is_full = false;
     }
 
     /// The bytes written so far.
@@ -119,7 +141,16 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
 
     #[inline]
     fn bulk(&mut self, bytes: &[u8]) {
+        if self.output().len() + bytes.len() > self.most {
+            self.is_full = true;
+            return;
+        }
         put_bulk(self.output_mut(), bytes);
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.is_full
     }
 
     #[inline]

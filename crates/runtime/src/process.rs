@@ -13,8 +13,8 @@ use protocol::{Gate, Now};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use types::{Error, KeyspaceId, ReplyBuf, RequestId, WallTime};
+use std::time::Instant;
+use types::{Error, KeyspaceId, ReplyBuf, RequestId};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.
 pub(crate) fn fatal(reason: &str) -> ! {
@@ -114,9 +114,8 @@ impl Process {
 
     /// The present time.
     pub(crate) fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-        let wall = wall.saturating_add_signed(self.view.options.clock_skew_ms.saturating_mul(1000));
-        Now { wall: WallTime(wall), instant: types::Instant(self.started.elapsed().as_micros() as u64) }
+        let instant = types::Instant(self.started.elapsed().as_micros() as u64);
+        Now { wall: self.view.wall(instant), instant }
     }
 
     /// The keyspaces that the process keeps by itself, as of this moment.

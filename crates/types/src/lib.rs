@@ -22,7 +22,7 @@ pub use id::{
 };
 pub use mutants::Mutants;
 pub use regions::RegionSet;
-pub use reply::{Reply, ReplyBuf, ReplySink};
+pub use reply::{MAX_REPLY_BYTES, Reply, ReplyBuf, ReplySink, reply_too_large};
 pub use time::{Instant, Timestamp, WallTime};
 pub use wire::{Malformed, Reader, Wire, put_bytes, put_varint};
 

@@ -32,11 +32,29 @@ pub trait ReplySink {
     fn pair(&mut self);
     /// An error.
     fn error(&mut self, error: &Error);
+
+    /// True when the reply has reached [`MAX_REPLY_BYTES`]: an error stands in its place, and what is still written is
+    /// dropped. Long loops may end.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// The most bytes of one reply, as of one value. A command that names a large value often would fill the memory.
+pub const MAX_REPLY_BYTES: usize = 512 << 20;
+
+/// What stands in place of a reply that has reached [`MAX_REPLY_BYTES`].
+#[cold]
+pub fn reply_too_large() -> Error {
+    Error::err("the reply would be larger than 512 MiB; what the command wrote, if anything, is done")
 }
 
 /// A reply, kept. Compact, comparable, and replayable into another sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplyBuf(Vec<u8>);
+pub struct ReplyBuf {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
 
 /// One element of a kept reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,22 +126,23 @@ impl ReplyBuf {
 
     /// True when nothing was written.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
     /// Forgets what was written and keeps the memory.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.bytes.clear();
+        self.is_full = false;
     }
 
     /// How many bytes are kept.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// The elements, in order.
     pub fn elements(&self) -> impl Iterator<Item = Reply<'_>> {
-        let mut reader = Reader::new(&self.0);
+        let mut reader = Reader::new(&self.bytes);
         std::iter::from_fn(move || if reader.is_empty() { None } else { element(&mut reader).ok() })
     }
 
@@ -145,9 +164,30 @@ impl ReplyBuf {
         self.elements().for_each(|element| element.write(sink));
     }
 
-    fn tag_count(&mut self, tag: u8, count: usize) {
-        self.0.push(tag);
-        put_varint(&mut self.0, count as u64);
+    #[inline]
+    fn tagged_bytes(&mut self, tag: u8, bytes: &[u8]) {
+        if self.bytes.len() + bytes.len() > MAX_REPLY_BYTES {
+            return self.overflow();
+        }
+        self.tagged(tag, |out| put_bytes(out, bytes));
+    }
+
+    #[inline]
+    fn tagged(&mut self, tag: u8, put: impl FnOnce(&mut Vec<u8>)) {
+        if self.is_full {
+            return;
+        }
+        self.bytes.push(tag);
+        put(&mut self.bytes);
+    }
+
+    #[cold]
+    fn overflow(&mut self) {
+        if !self.is_full {
+            *self = ReplyBuf::new();
+            self.error(&reply_too_large());
+            self.is_full = true;
+        }
     }
 }
 
@@ -178,55 +218,52 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
 
 impl ReplySink for ReplyBuf {
     fn simple(&mut self, text: &str) {
-        self.0.push(0);
-        put_bytes(&mut self.0, text.as_bytes());
+        self.tagged_bytes(0, text.as_bytes());
     }
     fn bulk(&mut self, bytes: &[u8]) {
-        self.0.push(1);
-        put_bytes(&mut self.0, bytes);
+        self.tagged_bytes(1, bytes);
     }
     fn integer(&mut self, value: i64) {
-        self.0.push(2);
-        value.encode(&mut self.0);
+        self.tagged(2, |out| value.encode(out));
     }
     fn double(&mut self, value: f64) {
-        self.0.push(3);
-        value.encode(&mut self.0);
+        self.tagged(3, |out| value.encode(out));
     }
     fn text(&mut self, text: &str) {
-        self.0.push(4);
-        put_bytes(&mut self.0, text.as_bytes());
+        self.tagged_bytes(4, text.as_bytes());
     }
     fn null(&mut self) {
-        self.0.push(5);
+        self.tagged(5, |_| {});
     }
     fn null_array(&mut self) {
-        self.0.push(6);
+        self.tagged(6, |_| {});
     }
     fn array(&mut self, len: usize) {
-        self.tag_count(7, len);
+        self.tagged(7, |out| put_varint(out, len as u64));
     }
     fn map(&mut self, pairs: usize) {
-        self.tag_count(8, pairs);
+        self.tagged(8, |out| put_varint(out, pairs as u64));
     }
     fn set(&mut self, len: usize) {
-        self.tag_count(9, len);
+        self.tagged(9, |out| put_varint(out, len as u64));
     }
     fn pairs(&mut self, pairs: usize) {
-        self.tag_count(10, pairs);
+        self.tagged(10, |out| put_varint(out, pairs as u64));
     }
     fn pair(&mut self) {
-        self.0.push(11);
+        self.tagged(11, |_| {});
     }
     fn error(&mut self, error: &Error) {
-        self.0.push(12);
-        error.encode(&mut self.0);
+        self.tagged(12, |out| error.encode(out));
+    }
+    fn is_full(&self) -> bool {
+        self.is_full
     }
 }
 
 impl Wire for ReplyBuf {
     fn encode(&self, out: &mut Vec<u8>) {
-        put_bytes(out, &self.0);
+        put_bytes(out, &self.bytes);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -235,6 +272,6 @@ impl Wire for ReplyBuf {
         while !reader.is_empty() {
             element(&mut reader)?;
         }
-        Ok(ReplyBuf(bytes.to_vec()))
+        Ok(ReplyBuf { bytes: bytes.to_vec(), is_full: false })
     }
 }

@@ -19,11 +19,13 @@ pub(crate) fn section(view: &ClusterView) -> String {
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
-         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_conflicts:{}{strict}{queues}",
+         cluster_regions:{}\r\ncluster_peers_connected:{}\r\ncluster_clock_correction_ms:{}\r\n\
+         cluster_conflicts:{}{strict}{queues}",
         options.process,
         options.file.processes.len(),
         options.file.regions(),
         view.peers_connected.load(Relaxed),
+        view.clock_correction_ms(),
         conflicts.join(","),
     )
 }

@@ -16,6 +16,7 @@
 //! peers go on without them.
 
 mod catalog;
+mod clocks;
 mod config;
 mod describe;
 mod environment;
@@ -46,6 +47,7 @@ pub(crate) use recovery::recover;
 use crate::journal::Journal;
 use crate::keyspace::Locals;
 use catalog::Catalog;
+use clocks::Clocks;
 use environment::{Surroundings, refuse, refuse_writes};
 use hot_keys_of_all::Questions;
 use identity::Identity;
@@ -90,6 +92,7 @@ pub(crate) struct Cluster {
     gaps: Option<Gaps>,
     questions: Questions,
     standings: Standings,
+    clocks: Clocks,
 }
 
 /// This life began with gaps in its memory.
@@ -147,6 +150,10 @@ impl Cluster {
             }
             if to == standings::SLOT {
                 self.hear_standing(from.process, packet);
+                continue;
+            }
+            if to == clocks::SLOT {
+                self.hear_clock(from.process, packet, now);
                 continue;
             }
             if self.ahead.contains_key(&from.process) {
@@ -250,6 +257,7 @@ impl Cluster {
 
     /// Does what is due now and then, ten times a second.
     pub(crate) fn tick(&mut self, now: Now, journal: Option<&Journal>, directory: Option<&Path>) {
+        self.compare_clocks(now);
         self.refresh(now);
         self.note_backlogs(now);
         if let (Some(journal), Some(directory)) = (journal, directory) {

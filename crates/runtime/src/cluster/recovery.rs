@@ -11,6 +11,7 @@
 //! a lost directory, an older copy of it, or one in memory never takes an earlier one's name.
 
 use crate::cluster::catalog::Catalog;
+use crate::cluster::clocks::Clocks;
 use crate::cluster::config::ClusterOptions;
 use crate::cluster::environment::unanswered;
 use crate::cluster::identity::Identity;
@@ -92,6 +93,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
         questions: Default::default(),
         standings: Standings::new(found),
+        clocks: Clocks::default(),
     };
     let process = Process::new(options, journal, state);
     let now = process.now();

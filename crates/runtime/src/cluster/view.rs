@@ -1,10 +1,11 @@
 //! What all threads may know of the cluster without its lock.
 
 use super::ClusterOptions;
+use super::clocks::own_clock;
 use parking_lot::Mutex;
 use protocol::hosted::{Backlog, Lag};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use types::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use types::{Instant, WallTime};
 
 /// See the module.
 pub(crate) struct ClusterView {
@@ -14,6 +15,11 @@ pub(crate) struct ClusterView {
     pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
     /// Of each causal keyspace, with its name.
     pub(crate) lags: Mutex<Vec<(String, Lag)>>,
+    /// The present wall time less the monotonic time of the process's life, in microseconds, as of the last comparison with
+    /// the peers' clocks; 0 where there is none, and this process's own clock counts.
+    wall_at_start: AtomicU64,
+    /// By how much this process's clock is corrected, in microseconds.
+    correction: AtomicI64,
     /// There are instances or peers: something may be due without a client's command.
     active: AtomicBool,
     /// When the first worker pumps at the latest, in microseconds of the process's life.
@@ -32,12 +38,33 @@ impl ClusterView {
             peers_connected: AtomicUsize::new(0),
             backlogs: Mutex::default(),
             lags: Mutex::default(),
+            wall_at_start: AtomicU64::new(0),
+            correction: AtomicI64::new(0),
             active: AtomicBool::new(false),
             wakes_at: AtomicU64::new(0),
             checkpoint_wanted: AtomicU64::new(0),
             checkpoint_begun: AtomicU64::new(0),
             checkpoint_installed: AtomicU64::new(0),
         }
+    }
+
+    /// The clocks of the cluster show `wall` now; this process's own is corrected by so many microseconds.
+    pub(super) fn set_clock(&self, wall: WallTime, now: Instant, correction: i64) {
+        self.wall_at_start.store(wall.0.saturating_sub(now.0), Ordering::Relaxed);
+        self.correction.store(correction, Ordering::Relaxed);
+    }
+
+    /// The present wall time: as the cluster's clocks show it, if they have been compared, else as this process's own does.
+    pub(crate) fn wall(&self, now: Instant) -> WallTime {
+        match self.wall_at_start.load(Ordering::Relaxed) {
+            0 => WallTime(own_clock(self.options.clock_skew_ms)),
+            start => WallTime(start + now.0),
+        }
+    }
+
+    /// By how much this process's clock is corrected, in milliseconds.
+    pub(crate) fn clock_correction_ms(&self) -> i64 {
+        self.correction.load(Ordering::Relaxed) / 1000
     }
 
     /// Notes whether something may be due without a client's command.

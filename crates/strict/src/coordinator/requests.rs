@@ -34,7 +34,10 @@ impl<P: CommitProtocol> Coordinator<P> {
             Request::Operate { session, steps } => self.on_operate(*session, id, steps, step),
             Request::Commit { session } => self.on_commit(*session, id, step),
             Request::Abort { session } => {
+                let open = self.sessions.opened(*session).and_then(|number| self.transactions.get(&number));
+                let watches = open.map(|transaction| transaction.watches.clone()).unwrap_or_default();
                 self.drop_open(*session, step);
+                watches.into_iter().for_each(|watched| self.sessions.watch(*session, watched));
                 step.out.reply(id).simple("OK");
             }
             Request::Context { .. } => step.out.reply(id).error(&ContextAsk::refusal()),
