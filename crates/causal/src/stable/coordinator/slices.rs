@@ -20,29 +20,54 @@ type Seen<S> = (Vec<CachedEffect<<S as Times>::Depends>>, Vec<Box<[u8]>>);
 /// Work on keys, by partition and in the order of the keys' first mention.
 pub(crate) type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 
-/// The work on a key, made if there is none.
-pub(super) fn part_of<'p, S: Times>(parts: &'p mut Parts<S>, partition: u16, key: &[u8]) -> &'p mut Part<S> {
-    let of_partition = parts.entry(partition).or_default();
-    let place = of_partition.iter().position(|part| *part.key == *key).unwrap_or_else(|| {
-        of_partition.push(Part {
-            key: key.into(),
-            cached: Vec::new(),
-            overlay: Vec::new(),
-            own: Vec::new(),
-            work: Vec::new(),
+/// Puts work together by key. Transactions of a few keys are searched one by one, larger ones by an index.
+pub(super) struct Gathering<S: Times> {
+    pub(super) parts: Parts<S>,
+    /// Where the keys of a partition are in its list, as far as it has been indexed.
+    places: BTreeMap<u16, BTreeMap<Box<[u8]>, usize>>,
+}
+
+/// A partition with more keys is indexed.
+const SEARCHED: usize = 16;
+
+impl<S: Times> Gathering<S> {
+    /// Goes on with `parts`.
+    pub(super) fn of(parts: Parts<S>) -> Self {
+        Gathering { parts, places: BTreeMap::new() }
+    }
+
+    /// The work on a key, made if there is none.
+    pub(super) fn part(&mut self, partition: u16, key: &[u8]) -> &mut Part<S> {
+        let of_partition = self.parts.entry(partition).or_default();
+        let known = if of_partition.len() <= SEARCHED {
+            of_partition.iter().position(|part| *part.key == *key)
+        } else {
+            let places = self.places.entry(partition).or_default();
+            let added = (places.len()..).zip(&of_partition[places.len()..]);
+            places.extend(added.map(|(place, part)| (part.key.clone(), place)));
+            places.get(key).copied()
+        };
+        let place = known.unwrap_or_else(|| {
+            of_partition.push(Part {
+                key: key.into(),
+                cached: Vec::new(),
+                overlay: Vec::new(),
+                own: Vec::new(),
+                work: Vec::new(),
+            });
+            of_partition.len() - 1
         });
-        of_partition.len() - 1
-    });
-    &mut of_partition[place]
+        &mut of_partition[place]
+    }
 }
 
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
 pub(crate) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
-    let mut parts = Parts::new();
+    let mut gathering = Gathering::of(Parts::new());
     if steps.iter().any(|step| matches!(step, Planned::Flush)) {
         for step in steps {
             if let Planned::Key { key, partition, .. } = step {
-                part_of(&mut parts, *partition, key);
+                gathering.part(*partition, key);
             }
         }
     }
@@ -55,16 +80,16 @@ pub(crate) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
                     }
                     What::Write { effect, .. } => Work::Effect { effect: effect.clone() },
                 };
-                part_of(&mut parts, *partition, key).work.push(work);
+                gathering.part(*partition, key).work.push(work);
             }
             Planned::Flush => {
-                let all = parts.values_mut().flatten();
+                let all = gathering.parts.values_mut().flatten();
                 all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
             }
             Planned::Count | Planned::Keys | Planned::Random | Planned::Scan { .. } | Planned::Losses(_) => {}
         }
     }
-    parts
+    gathering.parts
 }
 
 impl<S: Times> Running<S> {
@@ -220,9 +245,11 @@ impl<S: Times> Coordinator<S> {
             && running.steps.iter().any(Planned::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
         if running.draws() {
+            let mut gathering = Gathering::of(parts);
             for (partition, key) in self.candidates(number, running) {
-                part_of(&mut parts, partition, &key).work.push(Work::Candidate);
+                gathering.part(partition, &key).work.push(Work::Candidate);
             }
+            parts = gathering.parts;
         }
         for of_partition in parts.values_mut() {
             let asks = |work: &Work<S>| matches!(work, Work::Evaluate { .. } | Work::Candidate);
@@ -384,15 +411,15 @@ impl<S: Times> Running<S> {
 
     /// The writes of a transaction that read its snapshot, by key and in order.
     pub(super) fn chosen_parts(&self) -> Parts<S> {
-        let mut parts = Parts::new();
+        let mut gathering = Gathering::of(Parts::new());
         for (number, step) in (0u32..).zip(&self.steps) {
             match step {
                 Planned::Key { key, partition, what } => {
                     let chosen = || self.chosen.get(&number).cloned().unwrap_or_default();
-                    part_of(&mut parts, *partition, key).work.extend(what.chosen(chosen));
+                    gathering.part(*partition, key).work.extend(what.chosen(chosen));
                 }
                 Planned::Flush => {
-                    let all = parts.values_mut().flatten();
+                    let all = gathering.parts.values_mut().flatten();
                     all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
                 }
                 Planned::Count
@@ -402,6 +429,7 @@ impl<S: Times> Running<S> {
                 | Planned::Losses(_) => {}
             }
         }
+        let mut parts = gathering.parts;
         for of_partition in parts.values_mut() {
             of_partition.retain(|part| !part.work.is_empty());
         }

@@ -8,7 +8,7 @@
 use super::apart::Reason;
 use super::ask::Planned;
 use super::running::{Kind, Phase, Preparing, Running, Spreading};
-use super::slices::{part_of, work_of};
+use super::slices::{Gathering, Parts, work_of};
 use super::{Coordinator, backoff, retry_in};
 use crate::stable::commit::Votes;
 use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
@@ -124,14 +124,14 @@ impl<S: Times> Coordinator<S> {
         Preparing { votes, messages, participants, decider, life, effects, gained: Default::default() }
     }
 
-    fn parts_to_prepare(&mut self, running: &Running<S>) -> BTreeMap<u16, Vec<Part<S>>> {
+    fn parts_to_prepare(&mut self, running: &Running<S>) -> Parts<S> {
         let mut parts = match &running.kind {
             Kind::Commit(open) => {
-                let mut parts: BTreeMap<u16, Vec<Part<S>>> = BTreeMap::new();
+                let mut gathering = Gathering::of(Parts::new());
                 for done in &open.done {
-                    part_of(&mut parts, done.partition, &done.key).work.push(done.work.clone());
+                    gathering.part(done.partition, &done.key).work.push(done.work.clone());
                 }
-                parts
+                gathering.parts
             }
             Kind::OneShot if !S::OBSERVES && running.steps.iter().any(Planned::is_observing) => {
                 running.chosen_parts()
@@ -155,12 +155,13 @@ impl<S: Times> Coordinator<S> {
         for part in parts.values_mut().flatten() {
             (_, part.own) = thread.overlay(&part.key, running.snapshot.reach(), running.epoch);
         }
+        let mut gathering = Gathering::of(parts);
         for (key, watch) in &running.watches {
-            let part = part_of(&mut parts, watch.partition, key);
+            let part = gathering.part(watch.partition, key);
             part.own.clone_from(&watch.own);
             part.work.insert(0, Work::Watched { since: watch.since });
         }
-        parts
+        gathering.parts
     }
 
     pub(super) fn on_prepare_resp(
