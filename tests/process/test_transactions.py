@@ -337,6 +337,27 @@ def test_a_transaction_that_fails_forgets_its_watches(server, model):
         assert first.call("EXEC").texts() == [b"PONG"]
 
 
+@pytest.mark.parametrize("held", ["GET k", "SET k 1", "INCR k"])
+def test_an_idle_transaction_does_not_keep_locks(server, held):
+    """Whoever waits for its lock has it after a second or so; the idle client hears CONFLICT. Unwanted locks stay."""
+    with server.raw() as first, server.raw() as second:
+        if not first.call("KEYSPACE", "USE", "locks").raw.startswith(b"+OK"):
+            ok(first, "KEYSPACE CREATE locks MODEL strict CONCURRENCY locking", "KEYSPACE USE locks")
+        ok(second, "KEYSPACE USE locks")
+        ok(first, "FLUSHDB", "SET k 5", "TXN BEGIN")
+        first.call(*held.split())
+        time.sleep(1.5)
+        before = time.monotonic()
+        ok(second, "SET k 2")
+        assert time.monotonic() - before < 3
+        assert first.call("GET", "k").raw.startswith(CONFLICT)
+        assert first.call("TXN", "COMMIT").is_error
+        ok(first, "TXN BEGIN", "SET other 1")
+        time.sleep(2)
+        ok(first, "TXN COMMIT")
+        assert ask(first, "MGET k other") == [b"2", b"1"]
+
+
 def test_watch_of_a_key_that_expires(two):
     """As in Redis: a key that expires after WATCH was changed; one that had expired before was not."""
     first, second = two

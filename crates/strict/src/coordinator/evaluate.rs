@@ -36,6 +36,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             committing: false,
             now_millis: P::time(self, step.now).as_millis(),
             began: step.now.instant,
+            asked_at: step.now.instant,
             moved_at: step.now.instant,
             phase: P::Phase::default(),
             deadline: step.now.instant + self.settings.request_timeout,

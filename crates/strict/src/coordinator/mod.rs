@@ -42,6 +42,9 @@ use types::{
     Timestamp, TransactionId, WallTime, Wire,
 };
 
+/// For how long an interactive transaction may be open, as in keyspaces of one process.
+const LEASE: Duration = Duration::from_secs(60);
+
 /// What makes a coordinator one of this commit protocol. It is what such a coordinator keeps beside sessions and
 /// transactions; all functions but the first get the whole coordinator.
 pub trait CommitProtocol: Debug + Sized {
@@ -305,8 +308,13 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     pub(crate) fn on_transaction_timer(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
         let Some(transaction) = self.take(number) else { return };
-        if !transaction.is_idle() && step.now.instant >= transaction.deadline {
+        let now = step.now.instant;
+        if !transaction.is_idle() && now >= transaction.deadline {
             P::give_up(self, transaction, step)
+        } else if transaction.is_idle() && now >= transaction.began + LEASE {
+            P::release(self, &transaction, step);
+            let text = "the transaction was open for more than 60 seconds and was given up; begin it again";
+            self.fail(transaction, &Error::new(ErrorCode::SnapshotTooOld, text), step);
         } else {
             P::on_wake(self, transaction, step)
         }
@@ -317,11 +325,22 @@ impl<P: CommitProtocol> Coordinator<P> {
         self.transactions.remove(&number).map(|transaction| *transaction)
     }
 
+    /// The same if this holds of it.
+    pub(crate) fn take_if(
+        &mut self,
+        number: u64,
+        wanted: impl FnOnce(&Transaction<P>) -> bool,
+    ) -> Option<Transaction<P>> {
+        let is_wanted = self.transactions.get(&number).is_some_and(|transaction| wanted(transaction));
+        if is_wanted { self.take(number) } else { None }
+    }
+
     /// Puts a transaction back and arms its timer.
     pub(crate) fn keep(&mut self, transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         let number = transaction.id.number;
         let timer = Wake::Transaction { number }.into();
-        match P::wake(self, &transaction, step.now.instant) {
+        let lease = transaction.is_idle().then(|| transaction.began + LEASE);
+        match P::wake(self, &transaction, step.now.instant).into_iter().chain(lease).min() {
             Some(at) => step.out.arm(timer, at),
             None => step.out.disarm(timer),
         }

@@ -280,6 +280,13 @@ pub enum Message {
         /// What it saw, and the log's index at which.
         look: Look,
     },
+    /// Leader to coordinator, in reply to `Alive`: another transaction waits for a lock of this one.
+    Wanted {
+        /// The transaction that has the lock.
+        transaction: TransactionId,
+        /// The lock's key.
+        key: Box<[u8]>,
+    },
     /// Replica to replica of a shard: the log's own.
     Log {
         /// The message.
@@ -314,6 +321,7 @@ wire_enum!(Message {
     24 => Look { transaction, step, question },
     25 => Looked { transaction, step, term, look },
     26 => Done { transaction, at, term, evaluations },
+    27 => Wanted { transaction, key },
 });
 
 impl Message {

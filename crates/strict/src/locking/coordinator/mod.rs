@@ -35,15 +35,20 @@ use combine::Combiner;
 use contended::Contended;
 use demand::Demand;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use timestamps::SERVER_BOUND;
 use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
-use types::{HybridClock, Instant, NodeId, Timestamp, TransactionId};
+use types::{Error, ErrorCode, HybridClock, Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
 
 /// How many signs of life a transaction gives in the time after which its locks are taken.
 const SIGNS: u32 = 4;
+/// For how long an interactive transaction keeps locks that others wait for while its client asks for nothing.
+const KEPT_IDLE: Duration = Duration::from_secs(1);
+/// An error shows so many bytes of a key.
+const SHOWN_BYTES: usize = 128;
 
 /// By how much sooner a question is said again while a leader is being elected.
 const SOONER: u32 = 5;
@@ -344,6 +349,9 @@ impl Coordinator {
             Message::Blocked { transaction } if self.is_mine(transaction) => {
                 self.on_blocked(shard, transaction.number, step);
             }
+            Message::Wanted { transaction, key } if self.is_mine(transaction) => {
+                self.on_wanted(transaction.number, &key, step);
+            }
             Message::Prepared { transaction, at } if self.is_mine(transaction) => {
                 self.on_prepared(shard, transaction.number, at, step);
             }
@@ -423,6 +431,21 @@ impl Coordinator {
         for shard in self.holding(transaction) {
             self.send_leader(shard, Message::Alive { transaction: transaction.id }, step);
         }
+    }
+
+    /// Others wait for a lock of the transaction. A client that thinks for longer than a moment does not keep it.
+    fn on_wanted(&mut self, number: u64, key: &[u8], step: &mut Step<'_, '_>) {
+        let now = step.now.instant;
+        let overdue = |it: &Transaction| it.is_idle() && now >= it.asked_at + KEPT_IDLE;
+        let Some(transaction) = self.take_if(number, overdue) else { return };
+        let text = format!(
+            "another transaction waited for key '{}' while this one, which had it, was idle for {} s; nothing of it took \
+             effect; retry it",
+            String::from_utf8_lossy(&key[..key.len().min(SHOWN_BYTES)]),
+            KEPT_IDLE.as_secs(),
+        );
+        self.let_go(&transaction, step);
+        self.fail(transaction, &Error::new(ErrorCode::Conflict, text), step);
     }
 
     /// Asks whoever leads the shard, as far as is known.

@@ -326,6 +326,18 @@ impl LockTable {
         !self.owners.contains_key(&id)
     }
 
+    /// A key of which the transaction has a lock that another one waits for.
+    pub(super) fn wanted_from(&self, id: TransactionId) -> Option<&[u8]> {
+        let in_the_way = |phaser: &Phaser| {
+            let mut waiting = phaser.waiting().into_iter();
+            waiting.any(|(_, other, mode)| {
+                other != id && phaser.opponents(other, mode).any(|holder| holder == id)
+            })
+        };
+        let names = &self.owners.get(&id)?.names;
+        names.iter().find(|name| self.phasers.get(name).is_some_and(in_the_way)).map(Name::key)
+    }
+
     /// A key whose lock the transaction waits for, or has not got.
     pub(super) fn waited_for(&self, id: TransactionId) -> Option<&[u8]> {
         let owner = self.owners.get(&id)?;

@@ -322,8 +322,10 @@ impl Replica {
                 self.wake(step);
             }
             Message::Alive { transaction } => {
-                if let Some(leader) = &mut self.leader {
-                    leader.heard(transaction, step.now.instant);
+                let Some(leader) = &mut self.leader else { return };
+                leader.heard(transaction, step.now.instant);
+                if let Some(key) = leader.locks.wanted_from(transaction).map(Into::into) {
+                    step.out.send(from, Message::Wanted { transaction, key });
                 }
             }
             Message::Waits { transaction, waits } => {
