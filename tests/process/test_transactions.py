@@ -358,6 +358,18 @@ def test_an_idle_transaction_does_not_keep_locks(server, held):
         assert ask(first, "MGET k other") == [b"2", b"1"]
 
 
+@pytest.mark.parametrize("model", MODELS + ["causal PROTOCOL pocc"])
+def test_watch_sees_an_expiry_under_every_model(server, model):
+    name = "expiry-" + model.replace(" ", "-").lower()
+    with server.raw() as client:
+        ok(client, f"KEYSPACE CREATE {name} MODEL {model}", f"KEYSPACE USE {name}")
+        for life, gone in ((60, True), (60_000, False)):
+            ok(client, f"SET k v PX {life}", "WATCH k", "MULTI")
+            client.call("SET", "other", "1")
+            time.sleep(0.1)
+            assert client.call("EXEC").raw == (b"*-1\r\n" if gone else b"*1\r\n+OK\r\n")
+
+
 def test_watch_of_a_key_that_expires(two):
     """As in Redis: a key that expires after WATCH was changed; one that had expired before was not."""
     first, second = two

@@ -361,17 +361,20 @@ pub enum Work<S> {
     },
     /// In a slice: if the key is there, it may be drawn by a `Draw` of the same question.
     Candidate,
-    /// Do nothing, but only if nothing of this region changed the key since the snapshot at which it was watched.
+    /// Do nothing, but only if nothing of this region changed the key since the snapshot at which it was watched, and it has
+    /// not expired since.
     Watched {
         /// That snapshot.
         since: S,
+        /// When it was watched, in milliseconds since 1970.
+        at_millis: u64,
     },
 }
 wire_enum!(Work<S> {
     0 => Evaluate { step, operation, blind },
     1 => Effect { effect },
     2 => Observed { operation, effects },
-    3 => Watched { since },
+    3 => Watched { since, at_millis },
     4 => Candidate,
 });
 

@@ -570,9 +570,10 @@ impl<S: Times> Coordinator<S> {
         let (since, deadline) = (self.snapshot(now, session), now.instant + self.options.open_for);
         for (key, partition) in keys {
             let thread = self.thread(session);
+            let at_millis = millis(now, thread.highest);
             let (_, own) = thread.overlay(&key, since.reach(), thread.epoch);
             let watches = &mut self.sessions.entry(session).or_default().watches;
-            watches.entry(key).or_insert(Watch { partition, since, own, deadline });
+            watches.entry(key).or_insert(Watch { partition, since, at_millis, own, deadline });
         }
     }
 

@@ -5,7 +5,7 @@
 //! snapshot, which is what all of them had received when they told it last, and what the session depends on: it waits for that
 //! only, never because one partition is ahead of another one.
 
-use super::Coordinator;
+use super::{Coordinator, millis};
 use super::ask::{Planned, What};
 use super::running::{Kind, Running};
 use super::session::Watch;
@@ -84,10 +84,11 @@ impl<S: Times> Coordinator<S> {
 
     pub(super) fn add_watches(&mut self, now: Now, running: &Running<S>) {
         let (since, deadline) = (running.snapshot, now.instant + self.options.open_for);
+        let at_millis = millis(now, self.thread(running.session).highest);
         let watches = &mut self.sessions.entry(running.session).or_default().watches;
         for step in &running.steps {
             let Planned::Key { key, partition, .. } = step else { continue };
-            let watch = Watch { partition: *partition, since, own: Vec::new(), deadline };
+            let watch = Watch { partition: *partition, since, at_millis, own: Vec::new(), deadline };
             watches.entry((**key).into()).or_insert(watch);
         }
     }

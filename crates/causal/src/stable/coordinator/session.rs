@@ -76,6 +76,8 @@ impl<S: Times> Done<S> {
 pub(super) struct Watch<S> {
     pub(super) partition: u16,
     pub(super) since: S,
+    /// When the key was watched, in milliseconds since 1970.
+    pub(super) at_millis: u64,
     pub(super) own: Vec<TransactionId>,
     pub(super) deadline: Instant,
 }

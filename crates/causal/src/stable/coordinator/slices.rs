@@ -10,6 +10,7 @@ use super::session::{Done, Open};
 use super::{Coordinator, millis};
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Work};
 use crate::stable::{Mutant, Node, Timer, Times};
+use mvcc::CompactKey;
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeMap;
 use types::{Address, Error, ErrorCode, RegionSet, RequestId, Rng, SessionId, TransactionId};
@@ -24,7 +25,7 @@ pub(crate) type Parts<S> = BTreeMap<u16, Vec<Part<S>>>;
 pub(super) struct Gathering<S: Times> {
     pub(super) parts: Parts<S>,
     /// Where the keys of a partition are in its list, as far as it has been indexed.
-    places: BTreeMap<u16, BTreeMap<Box<[u8]>, usize>>,
+    places: BTreeMap<u16, BTreeMap<CompactKey, usize>>,
 }
 
 /// A partition with more keys is indexed.
@@ -45,7 +46,7 @@ impl<S: Times> Gathering<S> {
             let places = self.places.entry(partition).or_default();
             let added = (places.len()..).zip(&of_partition[places.len()..]);
             places.extend(added.map(|(place, part)| (part.key.clone(), place)));
-            places.get(key).copied()
+            places.get(&CompactKey::new(key)).copied()
         };
         let place = known.unwrap_or_else(|| {
             of_partition.push(Part {

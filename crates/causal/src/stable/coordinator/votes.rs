@@ -159,7 +159,7 @@ impl<S: Times> Coordinator<S> {
         for (key, watch) in &running.watches {
             let part = gathering.part(watch.partition, key);
             part.own.clone_from(&watch.own);
-            part.work.insert(0, Work::Watched { since: watch.since });
+            part.work.insert(0, Work::Watched { since: watch.since, at_millis: watch.at_millis });
         }
         gathering.parts
     }

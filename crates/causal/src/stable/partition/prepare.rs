@@ -236,10 +236,11 @@ impl<S: Times> Partition<S> {
                     }
                     deed
                 }
-                Work::Watched { since } => {
+                Work::Watched { since, at_millis } => {
                     let deed = Deed { whole: true, ..Deed::default() };
                     // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
-                    if !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)? {
+                    if self.has_expired_since(hash, &part.key, *at_millis, terms.now_millis)
+                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)? {
                         return Err(Vote::Touched);
                     }
                     deed
@@ -254,6 +255,12 @@ impl<S: Times> Partition<S> {
         }
         worked.pledges.insert((*part.key).into(), pledge);
         Ok(())
+    }
+
+    /// True if the key had a deadline that passed between these times, in milliseconds since 1970.
+    fn has_expired_since(&self, hash: KeyHash, key: &[u8], since: u64, now: u64) -> bool {
+        let record = self.store.record(hash, key);
+        record.is_some_and(|record| record.cell().is_expired(now) && !record.cell().is_expired(since))
     }
 
     /// An effect on a key that has expired starts from nothing, unless it replaces everything anyway.
