@@ -37,6 +37,7 @@ mod sequence;
 mod session;
 mod table;
 mod task;
+mod turns;
 
 pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;
