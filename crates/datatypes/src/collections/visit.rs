@@ -61,7 +61,7 @@ mod tests {
                 let (whole, half) = (shard_places(place, bits), shard_places(place, bits + 1));
                 assert!(whole.contains(&place) && half.contains(&place));
                 let upper = hash >> (SHARD_SHIFT + bits) & 1 == 1;
-                assert_eq!(if upper { half.end == whole.end } else { half.start == whole.start }, true);
+                assert!(if upper { half.end == whole.end } else { half.start == whole.start });
             }
         }
     }

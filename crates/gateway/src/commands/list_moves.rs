@@ -37,19 +37,23 @@ impl Turns for Move {
     }
 
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        match (&self.element, reply.first()) {
+        let first = reply.first();
+        if self.element.is_none() && first == Some(Reply::Null) {
             // There is nothing to move, whatever the destination is.
-            (None, Some(Reply::Null)) => sink.null(),
-            _ if first_error(reply).is_some_and(|error| {
-                sink.error(&error);
-                true
-            }) => {}
+            sink.null();
+            return true;
+        }
+        if let Some(error) = first_error(reply) {
+            sink.error(&error);
+            return true;
+        }
+        match (&self.element, first) {
+            (Some(element), _) => sink.bulk(element),
             (None, Some(Reply::Bulk(element))) => {
                 self.element = Some(element.into());
                 return false;
             }
             (None, _) => sink.null(),
-            (Some(element), _) => sink.bulk(element),
         }
         true
     }
