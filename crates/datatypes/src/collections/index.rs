@@ -52,6 +52,7 @@ impl Index {
     }
 
     /// The shard that has this place ([`visit`]): its places, and its positions in no particular order.
+    #[expect(clippy::disallowed_methods, reason = "who visits the positions sorts them")]
     pub(super) fn shard_at(&self, place: u64) -> (Range<u64>, impl ExactSizeIterator<Item = u32>) {
         let number = self.shard(visit::hash_at(place));
         let round = 1 << self.shards.len().ilog2();
