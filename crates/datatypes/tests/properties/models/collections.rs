@@ -83,7 +83,7 @@ pub(super) fn perform_dict(
             let Some(current) = current else {
                 return expect(|reply| reply.error(&Error::err("hash value is not a float")));
             };
-            let by = float(&by.to_text()).expect("it is a number");
+            let by = float(by.to_text()).expect("it is a number");
             let sum = (current + by).to_string().into_bytes();
             state.insert(field.to_vec(), sum.clone());
             expect(|reply| reply.bulk(&sum))
