@@ -2,15 +2,19 @@
 //!
 //! Writes of different fields commute, and so do blind increments, of the same field too.
 
+mod execute;
+mod visits;
+
+pub use execute::prepare;
+
 use crate::codec::{borrowed_enum, wire_fields};
 use crate::collections::PackedMap;
-use crate::items::count_distinct;
 use crate::observation::Footprint;
-use crate::register::parse_integer;
-use crate::{Aspect, Context, Items, Kind, Observation};
+use crate::register::{LongDouble, parse_integer};
+use crate::{Aspect, Items, Kind, Observation};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use types::{Error, Malformed, Reader, ReplySink, put_bytes, put_varint, wire_enum};
+use types::{Malformed, Reader, put_bytes, put_varint, wire_enum};
 
 /// What a write of pairs replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub enum PutReply {
     Status,
 }
 wire_enum!(PutReply { 0 => Added, 1 => Status });
-wire_fields!(PutReply);
+wire_fields!(PutReply, LongDouble);
 
 /// An operation on a dict.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +84,34 @@ pub enum Operation<'a> {
         /// The summand.
         by: i64,
     },
+    /// A piece of the dict: the cursor of the next one, "0" after the last, and the fields, each followed by its value if
+    /// it is wanted.
+    Scan {
+        /// Where the piece begins; 0 for the first one.
+        cursor: u64,
+        /// About how many fields are looked at.
+        count: u64,
+        /// Which of them are listed ([`crate::glob`]).
+        pattern: &'a [u8],
+        /// Lists values too.
+        values: bool,
+    },
+    /// Fields at random: one or null, or with a count at most so many different ones, or with a negative count exactly so
+    /// many, repeated ones among them.
+    Random {
+        /// How many.
+        count: Option<i64>,
+        /// Makes a pair of each field and its value; not without a count.
+        values: bool,
+    },
+    /// Adds to a field in Redis's floating-point numbers and writes the sum, which is replied: what others add at the same
+    /// time rounds, so it is no addition of its own. Refused when the value is no number or the sum is infinite.
+    IncrementFloat {
+        /// The field.
+        field: &'a [u8],
+        /// The summand.
+        by: LongDouble,
+    },
 }
 
 /// A mutation of a dict.
@@ -118,6 +150,9 @@ borrowed_enum!(Operation, "dict operation tag", {
     9 => FieldLength { field },
     10 => Delete { fields },
     11 => Increment { field, by },
+    12 => Scan { cursor, count, pattern, values },
+    13 => Random { count, values },
+    14 => IncrementFloat { field, by },
 });
 
 borrowed_enum!(Effect, "dict effect tag", {
@@ -135,6 +170,7 @@ impl<'a> Operation<'a> {
                 | Operation::PutIfAbsent { .. }
                 | Operation::Delete { .. }
                 | Operation::Increment { .. }
+                | Operation::IncrementFloat { .. }
         )
     }
 
@@ -148,9 +184,14 @@ impl<'a> Operation<'a> {
             | Operation::Get { field }
             | Operation::Contains { field }
             | Operation::FieldLength { field }
-            | Operation::Increment { field, .. } => Aspect::Elements(Items::one(field)),
+            | Operation::Increment { field, .. }
+            | Operation::IncrementFloat { field, .. } => Aspect::Elements(Items::one(field)),
             Operation::Length => Aspect::Size,
-            Operation::GetAll | Operation::Fields | Operation::Values => Aspect::Whole,
+            Operation::GetAll
+            | Operation::Fields
+            | Operation::Values
+            | Operation::Scan { .. }
+            | Operation::Random { .. } => Aspect::Whole,
         };
         Observation::of(Kind::Dict, aspect)
     }
@@ -201,91 +242,6 @@ fn agree(a: &Items<'_>, b: &Items<'_>) -> bool {
     }
     let mut values = BTreeMap::new();
     a.pairs().chain(b.pairs()).all(|(field, value)| *values.entry(field).or_insert(value) == value)
-}
-
-/// Evaluates an operation; see [`crate::prepare`].
-#[inline]
-pub fn prepare<'a>(
-    state: Option<&PackedMap>,
-    operation: &Operation<'a>,
-    _context: &mut Context<'_>,
-    sink: &mut dyn ReplySink,
-) -> Option<Effect<'a>> {
-    let get = |field: &[u8]| state.and_then(|state| state.get(field));
-    match operation {
-        Operation::Put { pairs, reply } => {
-            match reply {
-                PutReply::Status => sink.simple("OK"),
-                PutReply::Added => {
-                    let fields = pairs.pairs().map(|(field, _)| field);
-                    sink.integer(count_distinct(fields, |field| get(field).is_none()) as i64);
-                }
-            }
-            return Some(Effect::Put { pairs: pairs.clone() });
-        }
-        Operation::PutIfAbsent { field, value } => {
-            let absent = get(field).is_none();
-            sink.integer(i64::from(absent));
-            return absent.then(|| Effect::Put { pairs: Items::two(field, value) });
-        }
-        Operation::Delete { fields } => {
-            let found = count_distinct(fields.iter(), |field| get(field).is_some());
-            sink.integer(found as i64);
-            return (found > 0).then(|| Effect::Remove { fields: fields.clone() });
-        }
-        Operation::Increment { field, by } => return increment(get(field), field, *by, sink),
-        Operation::Get { field } => reply_value(get(field), sink),
-        Operation::GetMany { fields } => {
-            sink.array(fields.len());
-            fields.iter().for_each(|field| reply_value(get(field), sink));
-        }
-        Operation::GetAll | Operation::Fields | Operation::Values => reply_all(state, operation, sink),
-        Operation::Length => sink.integer(state.map_or(0, PackedMap::len) as i64),
-        Operation::Contains { field } => sink.integer(i64::from(get(field).is_some())),
-        Operation::FieldLength { field } => sink.integer(get(field).map_or(0, <[u8]>::len) as i64),
-    }
-    None
-}
-
-fn reply_value(value: Option<&[u8]>, sink: &mut dyn ReplySink) {
-    match value {
-        Some(value) => sink.bulk(value),
-        None => sink.null(),
-    }
-}
-
-fn reply_all(state: Option<&PackedMap>, operation: &Operation<'_>, sink: &mut dyn ReplySink) {
-    let len = state.map_or(0, PackedMap::len);
-    match operation {
-        Operation::GetAll => sink.map(len),
-        _ => sink.array(len),
-    }
-    for (field, value) in state.into_iter().flat_map(PackedMap::iter) {
-        if !matches!(operation, Operation::Values) {
-            sink.bulk(field);
-        }
-        if !matches!(operation, Operation::Fields) {
-            sink.bulk(value);
-        }
-    }
-}
-
-fn increment<'a>(
-    current: Option<&[u8]>,
-    field: &'a [u8],
-    by: i64,
-    sink: &mut dyn ReplySink,
-) -> Option<Effect<'a>> {
-    let Some(current) = current.map_or(Some(0), parse_integer) else {
-        sink.error(&Error::err("hash value is not an integer"));
-        return None;
-    };
-    let Some(sum) = current.checked_add(by) else {
-        sink.error(&Error::err("increment or decrement would overflow"));
-        return None;
-    };
-    sink.integer(sum);
-    Some(Effect::Add { field, by })
 }
 
 /// Fields as they were.

@@ -22,6 +22,11 @@ pub(crate) enum Combine {
     Union,
     /// The members that all sets have.
     Intersection,
+    /// How many members all sets have.
+    IntersectionSize {
+        /// No more than so many are counted; 0 for all.
+        limit: u64,
+    },
     /// The members of the first set that no other has.
     Difference,
 }
@@ -67,7 +72,10 @@ impl Combine {
                 None => sink.simple("OK"),
                 Some(error) => sink.error(&error),
             },
-            Combine::Union | Combine::Intersection | Combine::Difference => self.sets(steps, values, sink),
+            Combine::Union
+            | Combine::Intersection
+            | Combine::IntersectionSize { .. }
+            | Combine::Difference => self.sets(steps, values, sink),
         }
     }
 
@@ -84,12 +92,18 @@ impl Combine {
             match self {
                 _ if step == 0 => result = members,
                 Combine::Union => result.extend(members),
-                Combine::Intersection => result.retain(|member| members.contains(member)),
+                Combine::Intersection | Combine::IntersectionSize { .. } => {
+                    result.retain(|member| members.contains(member));
+                }
                 _ => result.retain(|member| !members.contains(member)),
             }
         }
         if let Some(error) = error {
             return sink.error(&error);
+        }
+        if let Combine::IntersectionSize { limit } = self {
+            let most = if limit == 0 { i64::MAX } else { i64::try_from(limit).unwrap_or(i64::MAX) };
+            return sink.integer(most.min(result.len() as i64));
         }
         sink.set(result.len());
         result.into_iter().for_each(|member| sink.bulk(member));

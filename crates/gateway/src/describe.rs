@@ -75,7 +75,7 @@ pub(crate) fn write_info(documents: &Documents, command: &Command, sink: &mut dy
 }
 
 /// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
-/// on from there. Several specifications stand for one key each.
+/// on from there. Several specifications stand for one key each, the last one for the rest too.
 fn write_key_specifications(command: &Command, document: &Document, sink: &mut dyn ReplySink) {
     let keys = command.keys;
     let specifications: Vec<_> = document.keys().collect();
@@ -97,10 +97,11 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
             write_typed("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], sink);
             continue;
         }
+        let is_last = index - first + 1 == specifications.len() as i32;
         let last = match keys.last {
-            _ if !alone => 0,
-            ..0 => keys.last,
-            _ => keys.last - keys.first,
+            ..0 if is_last => keys.last,
+            _ if alone => keys.last - keys.first,
+            _ => 0,
         };
         write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
     }

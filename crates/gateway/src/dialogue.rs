@@ -2,9 +2,9 @@
 
 use crate::combine::no_such_key;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
-use crate::glob;
 use crate::random_key::RandomKey;
-use datatypes::{Items, Operation, key};
+use crate::turns::{On, Turns};
+use datatypes::{Items, Operation, glob, key};
 use protocol::{Conflict, KeyedOperation, Losses, Step};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ pub(crate) enum Dialogue {
     Scan(Scan),
     /// RANDOMKEY: draws keys until one exists.
     RandomKey(RandomKey),
+    /// A command that reads first and decides then.
+    Turns(Box<dyn Turns>),
     /// CONFLICTS LIST: visits the list piece by piece.
     Conflicts(Listing),
     /// CONFLICTS COUNT: visits the list piece by piece.
@@ -71,12 +73,16 @@ pub(crate) struct Scan {
 impl Dialogue {
     /// True when its steps are one transaction even where nobody asked for one.
     pub(crate) fn is_atomic(&self) -> bool {
-        matches!(self, Dialogue::Rename { .. })
+        match self {
+            Dialogue::Rename { .. } => true,
+            Dialogue::Turns(turns) => turns.is_atomic(),
+            _ => false,
+        }
     }
 
-    /// True when a step on the whole keyspace that comes next is to be exact even if it stands alone.
+    /// True when the steps that come next are to be one transaction even if they stand alone.
     pub(crate) fn is_exact(&self) -> bool {
-        matches!(self, Dialogue::RandomKey(_))
+        matches!(self, Dialogue::RandomKey(_) | Dialogue::Turns(_))
     }
 
     /// The one step that does it all, where there is one and nothing has been asked yet.
@@ -89,6 +95,7 @@ impl Dialogue {
             Dialogue::Rename { .. }
             | Dialogue::Scan(_)
             | Dialogue::RandomKey(_)
+            | Dialogue::Turns(_)
             | Dialogue::Conflicts(_)
             | Dialogue::CountConflicts { .. }
             | Dialogue::Resolve { .. } => None,
@@ -112,6 +119,7 @@ impl Dialogue {
             }
             Dialogue::Scan(scan) => vec![Step::Scan { cursor: scan.cursor, count: scan.count }],
             Dialogue::RandomKey(draw) => draw.steps(seed),
+            Dialogue::Turns(turns) => turns.steps(On { seed }),
             Dialogue::Conflicts(listing) => vec![listing.step()],
             Dialogue::CountConflicts { cursor, .. } => vec![Step::Losses(Losses::Count { cursor: *cursor })],
             Dialogue::Resolve { keys } => {
@@ -124,11 +132,15 @@ impl Dialogue {
 
     /// Reads the reply to the last steps. True when the command is done and its reply is written into `sink`.
     pub(crate) fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        if let Dialogue::Turns(turns) = self {
+            return turns.on_reply(reply, sink);
+        }
         if let Some(error) = reply.as_error() {
             sink.error(&error);
             return true;
         }
         match self {
+            Dialogue::Turns(_) => {}
             Dialogue::Rename { taken: taken @ None, .. } => match reply.first() {
                 Some(Reply::Bulk(bytes)) => {
                     *taken = Some(bytes.to_vec());

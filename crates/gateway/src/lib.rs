@@ -25,7 +25,6 @@ mod engine;
 mod exec;
 mod flow;
 mod gateway;
-mod glob;
 mod host;
 mod interpreter;
 mod mailbox;
@@ -37,6 +36,7 @@ mod sequence;
 mod session;
 mod table;
 mod task;
+mod turns;
 
 pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;

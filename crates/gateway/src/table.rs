@@ -182,7 +182,7 @@ pub(crate) static FAMILIES: &[Family] = &[
 ];
 
 /// Slots of the index; more than twice the number of commands.
-const INDEX_SIZE: usize = 512;
+const INDEX_SIZE: usize = 1024;
 /// An empty slot of the index.
 const NOWHERE: (u8, u8) = (u8::MAX, u8::MAX);
 

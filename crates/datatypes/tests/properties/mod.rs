@@ -10,6 +10,7 @@ mod models;
 mod runner;
 mod strategies;
 mod undo;
+mod visits;
 
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use runner::for_all;

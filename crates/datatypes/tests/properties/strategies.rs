@@ -139,7 +139,30 @@ pub fn dict_operation() -> impl Strategy<Value = dict::Operation<'static>> {
         1 => word().prop_map(|field| O::FieldLength { field }),
         3 => items(1..4).prop_map(|fields| O::Delete { fields }),
         3 => (word(), summand()).prop_map(|(field, by)| O::Increment { field, by }),
+        1 => (piece(), any::<bool>())
+            .prop_map(|((cursor, count, pattern), values)| O::Scan { cursor, count, pattern, values }),
+        1 => option::of((-4..5i64, any::<bool>())).prop_map(|chosen| O::Random {
+            count: chosen.map(|(count, _)| count),
+            values: chosen.is_some_and(|(_, values)| values),
+        }),
+        2 => (word(), long_double()).prop_map(|(field, by)| O::IncrementFloat { field, by }),
     ]
+}
+
+/// Sums of a few of them are exact.
+fn long_double() -> impl Strategy<Value = register::LongDouble> {
+    let texts: [&[u8]; 4] = [b"1.5", b"-0.25", b"3", b"-2"];
+    select(texts.to_vec()).prop_map(|text| match register::LongDouble::parse(text) {
+        Some(register::Parsed::Finite(number)) => number,
+        other => unreachable!("{other:?} is none of these"),
+    })
+}
+
+/// A cursor, a count and a pattern of a scan.
+fn piece() -> impl Strategy<Value = (u64, u64, &'static [u8])> {
+    let patterns: [&[u8]; 4] = [b"*", b"[ab]", b"x*", b""];
+    let cursor = prop_oneof![3 => Just(0), 1 => select(&[1, 1 << 39, u64::MAX][..])];
+    (cursor, select(&[1, 2, 10, u64::MAX][..]), select(patterns.to_vec()))
 }
 
 pub fn set_operation() -> impl Strategy<Value = set::Operation<'static>> {
@@ -153,6 +176,7 @@ pub fn set_operation() -> impl Strategy<Value = set::Operation<'static>> {
         1 => Just(O::Length),
         2 => option::of(0..5u64).prop_map(|count| O::Pop { count }),
         1 => option::of(-4..5i64).prop_map(|count| O::Random { count }),
+        1 => piece().prop_map(|(cursor, count, pattern)| O::Scan { cursor, count, pattern }),
     ]
 }
 
@@ -233,6 +257,8 @@ pub fn list_operation() -> impl Strategy<Value = list::Operation<'static>> {
         2 => (-3..4i64, word()).prop_map(|(count, value)| O::Remove { count, value }),
         2 => (any::<bool>(), word(), word())
             .prop_map(|(before, pivot, value)| O::InsertBeside { before, pivot, value }),
+        2 => (word(), select(&[1, 2, -1, -2, i64::MAX][..]), option::of(0..3u64), 0..5u64)
+            .prop_map(|(value, rank, count, max_len)| O::Position { value, rank, count, max_len }),
     ]
 }
 

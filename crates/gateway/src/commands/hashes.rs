@@ -1,10 +1,12 @@
 //! Commands on hashes: dicts.
 
+use crate::commands::visits::{self, Piece, random_count};
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::Dict;
 use datatypes::dict::{Operation, PutReply};
+use datatypes::register::{LongDouble, Parsed};
 use types::Error;
 
 /// The table's entries.
@@ -20,9 +22,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("hexists", 3, READONLY | FAST, "2.0.0", "Tells whether a field exists", Data(exists)).keys(1, 1, 1),
     Command::new("hlen", 2, READONLY | FAST, "2.0.0", "Counts the fields of a hash", Data(length)).keys(1, 1, 1),
     Command::new("hincrby", 4, WRITE | DENYOOM | FAST, "2.0.0", "Adds to the integer of a field", Data(increment)).keys(1, 1, 1),
+    Command::new("hincrbyfloat", 4, WRITE | DENYOOM | FAST, "2.6.0", "Adds to the number of a field", Data(increment_float)).keys(1, 1, 1),
     Command::new("hkeys", 2, READONLY, "2.0.0", "Lists the fields of a hash", Data(fields)).keys(1, 1, 1),
     Command::new("hvals", 2, READONLY, "2.0.0", "Lists the values of a hash", Data(values)).keys(1, 1, 1),
     Command::new("hstrlen", 3, READONLY | FAST, "3.2.0", "Tells the length of a field's value", Data(field_length)).keys(1, 1, 1),
+    Command::new("hrandfield", -2, READONLY, "6.2.0", "Reads fields at random", Data(random)).keys(1, 1, 1),
+    Command::new("hscan", -3, READONLY, "2.8.0", "Visits the fields of a hash piece by piece", Data(scan)).keys(1, 1, 1),
 ];
 
 fn put<'a>(call: &Call<'a>, reply: PutReply) -> Result<Plan<'a>, Error> {
@@ -72,6 +77,14 @@ fn increment<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Dict(Operation::Increment { field: call.bytes(2), by: call.integer(3)? }))
 }
 
+fn increment_float<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    match LongDouble::parse(call.bytes(3)) {
+        Some(Parsed::Finite(by)) => call.one(Dict(Operation::IncrementFloat { field: call.bytes(2), by })),
+        Some(Parsed::Infinite) => Err(Error::err("value is NaN or Infinity")),
+        None => Err(Error::err("value is not a valid float")),
+    }
+}
+
 fn fields<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Dict(Operation::Fields))
 }
@@ -82,4 +95,30 @@ fn values<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 fn field_length<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Dict(Operation::FieldLength { field: call.bytes(2) }))
+}
+
+fn random<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    /// Redis asks for as many strings.
+    const MAX_PAIRS: i64 = i64::MAX / 2;
+    let (count, values) = match call.len() {
+        2 => (None, false),
+        len => {
+            let count = random_count(call, 2)?;
+            match len {
+                3 => (Some(count), false),
+                4 if !call.is(3, "WITHVALUES") => return Err(Error::syntax()),
+                4 if count > MAX_PAIRS => return Err(Error::err("value is out of range")),
+                4 => (Some(count), true),
+                _ => return Err(Error::syntax()),
+            }
+        }
+    };
+    call.one(Dict(Operation::Random { count, values }))
+}
+
+fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    visits::plan(call, true, Dict(Operation::Length), |piece| {
+        let Piece { cursor, count, pattern, no_values } = piece;
+        Dict(Operation::Scan { cursor, count, pattern, values: !no_values })
+    })
 }

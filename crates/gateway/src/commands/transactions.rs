@@ -130,7 +130,8 @@ mod tests {
                     };
                     assert!(steps.iter().all(is_blind), "{line}");
                 }
-                (Plan::Dialogue(_), Plan::Dialogue(_)) => assert_eq!(name, "rename"),
+                // What it writes is what it has read.
+                (Plan::Dialogue(_), Plan::Dialogue(_)) => {}
                 other => panic!("{line}: {other:?}"),
             });
             seen.insert(name);
