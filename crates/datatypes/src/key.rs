@@ -1,9 +1,9 @@
 //! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
 
 use crate::observation::Footprint;
-use crate::{Aspect, Cell, Context, Items, Observation, Patch};
+use crate::{Aspect, Cell, Context, Items, Observation, Patch, dump};
 use std::borrow::Cow;
-use types::{Error, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
+use types::{Error, ErrorCode, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
 /// When EXPIRE takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,20 @@ pub enum TimeFormat {
 }
 wire_enum!(TimeFormat { 0 => SecondsLeft, 1 => MillisLeft, 2 => SecondsAt, 3 => MillisAt });
 
+/// What OBJECT tells of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectField {
+    /// How Redis would store the value ([`crate::dump::Encoding`]).
+    Encoding,
+    /// How many share the value: nobody.
+    References,
+    /// How long nobody has read or written it: that is not kept.
+    IdleTime,
+    /// How often it is used: that is not kept.
+    Frequency,
+}
+wire_enum!(ObjectField { 0 => Encoding, 1 => References, 2 => IdleTime, 3 => Frequency });
+
 /// An operation on a key of any type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {
@@ -59,6 +73,12 @@ pub enum Operation<'a> {
     Take,
     /// Replaces whatever is there by a cell in its binary form: `OK`.
     Restore(Cow<'a, [u8]>),
+    /// Puts a cell in its binary form under a key that is absent: `OK`, else an error.
+    RestoreAbsent(Cow<'a, [u8]>),
+    /// The value in Redis's own form ([`crate::dump`]), or null.
+    Dump,
+    /// What OBJECT tells, null of an absent key.
+    Object(ObjectField),
     /// Every value that the key has: the one that is shown, and those of concurrent writes. Only a keyspace that keeps these
     /// knows them.
     Siblings,
@@ -95,6 +115,8 @@ impl<'a> Operation<'a> {
                 | Operation::Type
                 | Operation::Deadline(_)
                 | Operation::Copy
+                | Operation::Dump
+                | Operation::Object(_)
                 | Operation::Siblings
         )
     }
@@ -106,11 +128,21 @@ impl<'a> Operation<'a> {
             // It observes what is beside the state, and that only grows or is settled.
             Operation::Resolve { .. } => Observation::NOTHING,
             // A key's type changes only through its disappearance.
-            Operation::Delete | Operation::Exists | Operation::Type => Observation::any(Aspect::Existence),
+            Operation::Delete
+            | Operation::Exists
+            | Operation::Type
+            | Operation::RestoreAbsent(_)
+            | Operation::Object(ObjectField::References | ObjectField::IdleTime | ObjectField::Frequency) => {
+                Observation::any(Aspect::Existence)
+            }
             Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => {
                 Observation::any(Aspect::Whole)
             }
-            Operation::Copy | Operation::Take | Operation::Siblings => Observation::any(Aspect::Whole),
+            Operation::Copy
+            | Operation::Take
+            | Operation::Dump
+            | Operation::Object(ObjectField::Encoding)
+            | Operation::Siblings => Observation::any(Aspect::Whole),
         }
     }
 
@@ -151,6 +183,15 @@ impl<'a> Operation<'a> {
                 losses.encode(out);
             }
             Operation::Siblings => out.push(10),
+            Operation::RestoreAbsent(bytes) => {
+                out.push(11);
+                put_bytes(out, bytes);
+            }
+            Operation::Dump => out.push(12),
+            Operation::Object(field) => {
+                out.push(13);
+                field.encode(out);
+            }
         }
     }
 
@@ -168,6 +209,9 @@ impl<'a> Operation<'a> {
             8 => Operation::Restore(checked_cell(input)?),
             9 => Operation::Resolve { losses: Items::decode(input)? },
             10 => Operation::Siblings,
+            11 => Operation::RestoreAbsent(checked_cell(input)?),
+            12 => Operation::Dump,
+            13 => Operation::Object(Wire::decode(input)?),
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -277,6 +321,22 @@ pub fn prepare<'a>(
             sink.simple("OK");
             Some(Effect::Restore(bytes.clone()))
         }
+        Operation::RestoreAbsent(bytes) => {
+            if exists {
+                sink.error(&Error::new(ErrorCode::BusyKey, "Target key name already exists."));
+                return None;
+            }
+            sink.simple("OK");
+            Some(Effect::Restore(bytes.clone()))
+        }
+        Operation::Dump => {
+            dump(cell, sink);
+            None
+        }
+        Operation::Object(field) => {
+            object(cell, *field, sink);
+            None
+        }
         Operation::Siblings => {
             let text = "this keyspace keeps one value of a key: those with PROTOCOL cops and CONFLICTS keep have siblings; in \
                         other causal ones CONFLICTS LIST tells which writes were lost";
@@ -289,6 +349,30 @@ pub fn prepare<'a>(
             sink.error(&Error::err(text));
             None
         }
+    }
+}
+
+fn dump(cell: &Cell, sink: &mut dyn ReplySink) {
+    let Some(value) = &cell.value else { return sink.null() };
+    match dump::encode(value) {
+        Some(payload) => sink.bulk(&payload),
+        None => sink.error(&Error::err(format!(
+            "DUMP has a form for the types of Redis only, and '{}' is none; COPY and RENAME take every type",
+            value.kind().redis_name()
+        ))),
+    }
+}
+
+fn object(cell: &Cell, field: ObjectField, sink: &mut dyn ReplySink) {
+    let Some(value) = &cell.value else { return sink.null() };
+    match field {
+        ObjectField::Encoding => sink.bulk(dump::encoding(value).as_str().as_bytes()),
+        ObjectField::References => sink.integer(1),
+        ObjectField::IdleTime => sink.error(&Error::err("idle time not tracked: no times of access are kept.")),
+        ObjectField::Frequency => sink.error(&Error::err(
+            "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
+             between policies at runtime LRU and LFU data will take some time to adjust.",
+        )),
     }
 }
 
