@@ -323,7 +323,7 @@ pub fn prepare<'a>(
         }
         Operation::RestoreAbsent(bytes) => {
             if exists {
-                sink.error(&Error::new(ErrorCode::BusyKey, "Target key name already exists."));
+                sink.error(&busy_key());
                 return None;
             }
             sink.simple("OK");
@@ -350,6 +350,11 @@ pub fn prepare<'a>(
             None
         }
     }
+}
+
+/// Redis's reply to RESTORE of a key that is there.
+pub fn busy_key() -> Error {
+    Error::new(ErrorCode::BusyKey, "Target key name already exists.")
 }
 
 fn dump(cell: &Cell, sink: &mut dyn ReplySink) {

@@ -31,22 +31,25 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let name = command.name;
     let is_container = matches!(command.handler, Handler::Container);
     let group = if is_container { "" } else { group(command) };
-    let sweeping = matches!(name, "keys" | "flushdb" | "flushall" | "info");
-    let keyspace = group == "generic" || matches!(name, "dbsize" | "flushdb" | "flushall");
+    let sweeping =
+        matches!(name, "keys" | "flushdb" | "flushall" | "info" | "swapdb" | "sort" | "sort_ro" | "restore");
+    let (sorts, waits) = (matches!(name, "sort" | "sort_ro"), matches!(name, "wait" | "waitaof"));
+    let keyspace = (group == "generic" && !sorts && !waits)
+        || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb");
     let all = [
         (keyspace, "@keyspace"),
         (command.is(flag::READONLY) && group != "scripting", "@read"),
         (command.is(flag::WRITE), "@write"),
-        (group == "set", "@set"),
-        (group == "sorted-set", "@sortedset"),
-        (group == "list", "@list"),
+        (group == "set" || sorts, "@set"),
+        (group == "sorted-set" || sorts, "@sortedset"),
+        (group == "list" || sorts, "@list"),
         (group == "hash", "@hash"),
         (group == "string", "@string"),
         (command.is(flag::ADMIN), "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
         (command.is(flag::ADMIN) || sweeping, "@dangerous"),
-        (group == "connection" || name.starts_with("command"), "@connection"),
+        (group == "connection" || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
     ];
@@ -88,8 +91,16 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
             sink.bulk(b"notes");
             sink.bulk(note.as_bytes());
         }
+        let is_unknown = flags.first() == Some(&"unknown");
         sink.bulk(b"flags");
-        write_flags(flags, sink);
+        write_flags(&flags[usize::from(is_unknown)..], sink);
+        if is_unknown {
+            for part in ["begin_search", "find_keys"] {
+                sink.bulk(part.as_bytes());
+                write_typed("unknown", &[], sink);
+            }
+            continue;
+        }
         sink.bulk(b"begin_search");
         write_typed("index", &[("index", index)], sink);
         sink.bulk(b"find_keys");

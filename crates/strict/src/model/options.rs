@@ -193,6 +193,18 @@ impl Options {
         Some(Solo { process, partitions: (self.partitions > 0).then_some(self.partitions), durability })
     }
 
+    /// How many replicas of any shard have an answered write at least, beside one: a majority has it.
+    pub(super) fn acknowledged_replicas(&self, cluster: &ClusterShape) -> u16 {
+        if self.solo().is_some() {
+            return 0;
+        }
+        let replicas = self.replicas.map_or(cluster.processes().len(), usize::from);
+        // A partition that has moved, or goes on after a loss, may have other replicas.
+        let moved = self.moved.values().map(|moved| moved.processes.len());
+        let fewest = moved.fold(replicas, usize::min);
+        (fewest / 2) as u16
+    }
+
     /// What `KEYSPACE ALTER` asks for.
     pub(super) fn alter(&mut self, words: &OptionWords<'_>) -> Result<(), Error> {
         words.refuse_regions(NAME, &KNOWN)?;
