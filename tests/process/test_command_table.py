@@ -19,8 +19,8 @@ MISSING = {
     "script": {"debug", "kill"},
 }
 ADDED = {"client": {"setinfo"}}
-# Ours alone; the commands of types that Redis does not have are named with a dot.
-OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types"}
+# Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
+OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
 
 

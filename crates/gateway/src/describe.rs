@@ -179,6 +179,17 @@ const DIFFERENCES: &[&str] = &[
      `SELECT` takes the numbers of the keyspaces that there are.",
     "In replicated strict keyspaces without leaders a deletion of everything stops whoever watches a key, one that \
      was not there included.",
+    "`WAIT` and `WAITAOF` reply at once, whatever timeout they are given: a write is answered when it is as safe as its keyspace \
+     makes it. `WAIT` tells how many processes are certain to have every answered write, beside one: of a strict keyspace with \
+     `REPLICAS` a majority of each shard, so 1 of 3 and 2 of 5; of a causal one with `COPIES 3` one; of any other none. \
+     `WAITAOF` tells the same where durability is `always`, and 1 for the process itself; else 0.",
+    "`MOVE`, `SWAPDB` and `COPY` with `DB` stay within the keyspace, or reply `CROSSKEYSPACE`: `DUMP` and `RESTORE` take a \
+     value to another one.",
+    "`DUMP` writes the types of Redis in the form of Redis 7.2, and refuses others; `RESTORE` also reads what older versions \
+     wrote, but no streams and no modules.",
+    "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are kept: \
+     `OBJECT IDLETIME` and `OBJECT FREQ` reply an error.",
+    "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
