@@ -1,7 +1,11 @@
 //! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
 
+mod object;
+
+pub use object::ObjectField;
+
 use crate::observation::Footprint;
-use crate::{Aspect, Cell, Context, Items, Observation, Patch, dump};
+use crate::{Aspect, Cell, Context, Items, Observation, Patch};
 use std::borrow::Cow;
 use types::{Error, ErrorCode, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
@@ -32,20 +36,6 @@ pub enum TimeFormat {
     MillisAt,
 }
 wire_enum!(TimeFormat { 0 => SecondsLeft, 1 => MillisLeft, 2 => SecondsAt, 3 => MillisAt });
-
-/// What OBJECT tells of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectField {
-    /// How Redis would store the value ([`crate::dump::Encoding`]).
-    Encoding,
-    /// How many share the value: nobody.
-    References,
-    /// How long nobody has read or written it: that is not kept.
-    IdleTime,
-    /// How often it is used: that is not kept.
-    Frequency,
-}
-wire_enum!(ObjectField { 0 => Encoding, 1 => References, 2 => IdleTime, 3 => Frequency });
 
 /// An operation on a key of any type.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,11 +320,11 @@ pub fn prepare<'a>(
             Some(Effect::Restore(bytes.clone()))
         }
         Operation::Dump => {
-            dump(cell, sink);
+            object::dump(cell, sink);
             None
         }
         Operation::Object(field) => {
-            object(cell, *field, sink);
+            object::describe(cell, *field, sink);
             None
         }
         Operation::Siblings => {
@@ -355,30 +345,6 @@ pub fn prepare<'a>(
 /// Redis's reply to RESTORE of a key that is there.
 pub fn busy_key() -> Error {
     Error::new(ErrorCode::BusyKey, "Target key name already exists.")
-}
-
-fn dump(cell: &Cell, sink: &mut dyn ReplySink) {
-    let Some(value) = &cell.value else { return sink.null() };
-    match dump::encode(value) {
-        Some(payload) => sink.bulk(&payload),
-        None => sink.error(&Error::err(format!(
-            "DUMP has a form for the types of Redis only, and '{}' is none; COPY and RENAME take every type",
-            value.kind().redis_name()
-        ))),
-    }
-}
-
-fn object(cell: &Cell, field: ObjectField, sink: &mut dyn ReplySink) {
-    let Some(value) = &cell.value else { return sink.null() };
-    match field {
-        ObjectField::Encoding => sink.bulk(dump::encoding(value).as_str().as_bytes()),
-        ObjectField::References => sink.integer(1),
-        ObjectField::IdleTime => sink.error(&Error::err("idle time not tracked: no times of access are kept.")),
-        ObjectField::Frequency => sink.error(&Error::err(
-            "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
-             between policies at runtime LRU and LFU data will take some time to adjust.",
-        )),
-    }
 }
 
 fn expire(

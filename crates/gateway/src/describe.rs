@@ -214,7 +214,8 @@ pub fn command_table_markdown() -> String {
     );
     page.push_str(
         "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
-         `TXN` too; it replies `OK`, but where the command reads whole values before it writes them (`RENAME`, `COPY`, `SORT`), as without `BLIND`. What that is good for, and which type suits which job, says \
+         `TXN` too; it replies `OK`, but where the command reads whole values before it writes them (`RENAME`, `COPY`, \
+         `SORT`), as without `BLIND`. What that is good for, and which type suits which job, says \
          [choosing a type](choosing-a-type.md).\n",
     );
     page.push_str("\n## Differences from Redis\n\n");

@@ -50,7 +50,8 @@ fn string(input: &mut Input<'_>) -> Result<Register, Refusal> {
     if bytes.len() > MAX_BYTES { Err(Refusal::Format) } else { Ok(Register::new(&bytes)) }
 }
 
-/// Calls `each` as often as a length says. Every call reads something, so a length without elements ends at once.
+/// Calls `each` as often as a length says. Every call reads something, so a length without elements ends at
+/// once.
 fn repeat<'a>(
     input: &mut Input<'a>,
     mut each: impl FnMut(&mut Input<'a>) -> Result<(), Refusal>,

@@ -37,8 +37,8 @@ pub fn encode(value: &Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends version and checksum.
-pub(super) fn sign(out: &mut Vec<u8>) {
+/// Appends version and checksum to a value in the format's own bytes.
+pub fn sign(out: &mut Vec<u8>) {
     out.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = CRC.checksum(out);
     out.extend_from_slice(&checksum.to_le_bytes());

@@ -1,6 +1,7 @@
 //! How Redis 7.2 would store a value, with its default limits: what OBJECT ENCODING names and DUMP writes.
 //!
-//! Redis's choice also depends on a key's past: a hash that was large stays a table. Ours depends on the value alone.
+//! Redis's choice also depends on a key's past: a hash that was large stays a table. Ours depends on the
+//! value alone.
 
 use super::listpack::Listpack;
 use crate::Value;

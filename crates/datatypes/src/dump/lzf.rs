@@ -1,4 +1,5 @@
-//! LZF, the compression of long strings in RDB files: literal runs, and references to what came at most 8 KiB before.
+//! LZF, the compression of long strings in RDB files: literal runs, and references to what came at most 8 KiB
+//! before.
 //!
 //! ```text
 //!   000LLLLL                     L + 1 literal bytes follow

@@ -1,16 +1,17 @@
-//! Redis's own form of a value, as DUMP replies and RESTORE takes it: a value of an RDB file, the version, a checksum.
+//! Redis's own form of a value, as DUMP replies and RESTORE takes it: a value of an RDB file, the version, a
+//! checksum.
 //!
 //! ```text
 //!   type (1 byte) | value | version (2 bytes) | CRC-64 of all before (8 bytes)
 //! ```
 //!
-//! [`encode`] writes version 11, that of Redis 7.2, in the shapes that Redis's default limits choose ([`Encoding`]).
-//! [`decode`] also reads the shapes of older versions. It trusts nothing: whatever the bytes say, decoding ends with a
-//! value or a [`Refusal`], and takes no more memory than a constant times their length and what compressed strings come
-//! to, which is bounded by [`MAX_BYTES`].
+//! [`encode`] writes version 11, that of Redis 7.2, in the shapes that Redis's default limits choose
+//! ([`Encoding`]). [`decode`] also reads the shapes of older versions. It trusts nothing: whatever the bytes
+//! say, decoding ends with a value or a [`Refusal`], and takes no more memory than a constant times their
+//! length and what compressed strings come to, which is bounded.
 //!
-//! Types that Redis does not have (counters, summary bags, tops, generators of identifiers, user-defined types) have no
-//! form here, and neither have streams and modules, which we do not have.
+//! Types that Redis does not have (counters, summary bags, tops, generators of identifiers, user-defined
+//! types) have no form here, and neither have streams and modules, which we do not have.
 
 mod blobs;
 mod decode;
@@ -24,7 +25,7 @@ mod tests;
 mod ziplist;
 
 pub use decode::decode;
-pub use encode::encode;
+pub use encode::{encode, sign};
 pub use encoding::{Encoding, encoding};
 
 use crc::{CRC_64_REDIS, Crc, Table};

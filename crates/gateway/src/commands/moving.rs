@@ -1,4 +1,5 @@
-//! Commands that give a value another key: RENAMENX and COPY; and MOVE and SWAPDB, which would leave the keyspace.
+//! Commands that give a value another key: RENAMENX and COPY; and MOVE and SWAPDB, which would leave the
+//! keyspace.
 
 use crate::combine::no_such_key;
 use crate::control::Control;
@@ -54,8 +55,8 @@ impl CopyOptions {
     }
 }
 
-/// Refuses COPY into another keyspace than the session's. Commands become plans without a look at the process's keyspaces,
-/// so this is asked before.
+/// Refuses COPY into another keyspace than the session's. Commands become plans without a look at the
+/// process's keyspaces, so this is asked before.
 ///
 /// # Errors
 /// There is no such keyspace, or it is another one.
@@ -95,7 +96,7 @@ pub(crate) fn move_away(control: &mut Control<'_>, _sink: &mut dyn ReplySink) ->
         return Err(same_objects());
     }
     Err(cross_keyspace(
-        "a transaction has one keyspace, MOVE writes two; DUMP the value, RESTORE it in the other, then DEL it",
+        "a transaction has one keyspace, MOVE writes two; DUMP the key, RESTORE it in the other, then DEL it",
     ))
 }
 

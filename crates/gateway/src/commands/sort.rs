@@ -4,8 +4,8 @@
 //!   the collection --> the keys of BY, one for each element --> order, LIMIT --> the keys of GET --> STORE
 //! ```
 //!
-//! Each arrow is a turn, left out where there is nothing to ask. All turns are one transaction; the keys of a turn are asked
-//! for together.
+//! Each arrow is a turn, left out where there is nothing to ask. All turns are one transaction; the keys of a
+//! turn are asked for together.
 
 mod options;
 mod order;
@@ -118,7 +118,8 @@ impl Turns for Sort {
 }
 
 impl Sort {
-    /// Each of these goes on to the next turn that has something to ask, or replies; true when it has replied.
+    /// Each of these goes on to the next turn that has something to ask, or replies; true when it has
+    /// replied.
     fn on_collection(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> Result<bool, Error> {
         let cell = match reply.first() {
             Some(Reply::Error(error)) => return Err(error),

@@ -1,8 +1,9 @@
 //! WAIT and WAITAOF: on how many machines what this session has written is safe.
 //!
-//! A write is answered when it is as safe as its keyspace makes it, so nothing is left to wait for: both commands reply at
-//! once, and what they reply holds for every write that the session has an answer to. They never reply more than is
-//! certain; a caller that wants more replicas than that has waited for nothing and learns so.
+//! A write is answered when it is as safe as its keyspace makes it, so nothing is left to wait for: both
+//! commands reply at once, and what they reply holds for every write that the session has an answer to. They
+//! never reply more than is certain; a caller that wants more replicas than that has waited for nothing and
+//! learns so.
 
 use crate::control::Control;
 use crate::host::Safety;

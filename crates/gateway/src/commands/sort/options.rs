@@ -60,8 +60,8 @@ impl Options {
         self.by.as_ref().is_some_and(is_key) || self.get.iter().any(is_key)
     }
 
-    /// The collection is a set, which has no order to leave as it is: its members are sorted by their bytes, so that scripts
-    /// and STORE do the same everywhere.
+    /// The collection is a set, which has no order to leave as it is: its members are sorted by their bytes,
+    /// so that scripts and STORE do the same everywhere.
     pub(super) fn order_set(&mut self) {
         if !self.sorts() {
             (self.by, self.alpha) = (None, true);

@@ -62,7 +62,8 @@ pub(super) fn sorted(
     Ok(scored.into_iter().map(|(_, element)| element).collect())
 }
 
-/// A number as C's `strtod` reads it to the end, which a NUL byte is: blanks may stand before it, and nothing at all is zero.
+/// A number as C's `strtod` reads it to the end, which a NUL byte is: blanks may stand before it, and nothing
+/// at all is zero.
 fn parse(text: &[u8]) -> Result<f64, Error> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() {
