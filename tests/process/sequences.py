@@ -38,6 +38,23 @@ TEMPLATES = {
         KEYS <pattern>
         SCAN 0 {MATCH <pattern>|} {COUNT <count>|} {TYPE <type>|}
         RENAME <key> <key>
+        RENAMENX <key> <key>
+        COPY <key> <key> {REPLACE|DB 0|DB 0 REPLACE|DB 99|DB|}
+        MOVE <key> {99|-1|abc}
+        SWAPDB {0 0|0 99|abc 0|0 abc}
+        TOUCH <key>+
+        OBJECT FREQ <key>
+        OBJECT {ENCODING|NONSENSE <key>}
+        SORT <key> {DESC|ASC|} {LIMIT <index> <index>|}
+        SORT <key> ALPHA {DESC|} {LIMIT <index> <index>|} STORE <list>
+        SORT <list> BY nosort {DESC|} {LIMIT <index> <index>|} {GET #|}
+        SORT <list> BY s* {DESC|} GET # GET s*
+        SORT_RO <zset> BY nosort {DESC|} LIMIT <index> <index>
+        SORT_RO <list> {STORE <key>|GET s*|BY}
+        RESTORE <key> {0|<millis>} <payload> REPLACE
+        RESTORE <key> {0|-1|abc} <payload> REPLACE {ABSTTL|IDLETIME <seconds>|FREQ <seconds>|NONSENSE}
+        RESTORE <key> 0 <value> REPLACE
+        WAIT 0 {0|-1|abc}
         EXPIRE <key> <seconds> {NX|XX|GT|LT|NX GT|XX LT|GT LT|}
         PEXPIRE <key> <millis> {NX|XX|GT|LT|}
         EXPIREAT <key> <at> {NX|XX|GT|LT|}
@@ -197,6 +214,13 @@ VALUES += [b"9223372036854775807", b"-9223372036854775808"]
 SCORES = [b"0", b"1", b"1", b"2", b"-1", b"1.5", b"-0", b"3.0", b"inf", b"-inf", b"1e3", b"0.1", b"1e-7", b"17976931348623157e292"]
 BOUNDS = SCORES + [b"(1", b"(2", b"(-1", b"(inf", b"+inf", b"(-inf", b"-inf", b"+inf"]
 LEX = [b"-", b"+", b"[a", b"(a", b"[b", b"(c", b"[", b"(", b"-", b"+", b"[e"]
+# A string of 7.0, a list of 2.8, a string whose checksum is wrong.
+PAYLOADS = [
+    b"\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb",
+    b"\n\x17\x17\x00\x00\x00\x12\x00\x00\x00\x03\x00\x00\xc0\x01\x00\x04\xc0\x02\x00\x04\xc0\x03\x00\xff"
+    b"\x04\x00u#<\xc0;.\xe9\xdd",
+    b"\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbc",
+]
 PATTERNS = [b"*", b"s*", b"?1", b"[sh]1", b"[^s]*", b"s[0-2]", b"\\s1", b"", b"**1", b"[", b"z?", b"*\\"]
 # They raise nothing: what becomes of the writes before that is a difference.
 SCRIPTS = [
@@ -342,6 +366,7 @@ CHOICES = {
     "index": [b"0", b"1", b"2", b"-1", b"-2", b"5", b"-100", b"100"],
     "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
     "script": SCRIPTS,
+    "payload": PAYLOADS,
     "type": [b"string", b"hash", b"zset", b"list", b"set", b"nonsense"],
     "name": [b"me", b"a:b", b"", b"two words", b"\xff"],
 }

@@ -1,9 +1,13 @@
 //! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
 
+mod object;
+
+pub use object::ObjectField;
+
 use crate::observation::Footprint;
 use crate::{Aspect, Cell, Context, Items, Observation, Patch};
 use std::borrow::Cow;
-use types::{Error, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
+use types::{Error, ErrorCode, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
 /// When EXPIRE takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,12 @@ pub enum Operation<'a> {
     Take,
     /// Replaces whatever is there by a cell in its binary form: `OK`.
     Restore(Cow<'a, [u8]>),
+    /// Puts a cell in its binary form under a key that is absent: `OK`, else an error.
+    RestoreAbsent(Cow<'a, [u8]>),
+    /// The value in Redis's own form ([`crate::dump`]), or null.
+    Dump,
+    /// What OBJECT tells, null of an absent key.
+    Object(ObjectField),
     /// Every value that the key has: the one that is shown, and those of concurrent writes. Only a keyspace that keeps these
     /// knows them.
     Siblings,
@@ -95,6 +105,8 @@ impl<'a> Operation<'a> {
                 | Operation::Type
                 | Operation::Deadline(_)
                 | Operation::Copy
+                | Operation::Dump
+                | Operation::Object(_)
                 | Operation::Siblings
         )
     }
@@ -106,11 +118,21 @@ impl<'a> Operation<'a> {
             // It observes what is beside the state, and that only grows or is settled.
             Operation::Resolve { .. } => Observation::NOTHING,
             // A key's type changes only through its disappearance.
-            Operation::Delete | Operation::Exists | Operation::Type => Observation::any(Aspect::Existence),
+            Operation::Delete
+            | Operation::Exists
+            | Operation::Type
+            | Operation::RestoreAbsent(_)
+            | Operation::Object(ObjectField::References | ObjectField::IdleTime | ObjectField::Frequency) => {
+                Observation::any(Aspect::Existence)
+            }
             Operation::ExpireAt { .. } | Operation::Deadline(_) | Operation::Persist => {
                 Observation::any(Aspect::Whole)
             }
-            Operation::Copy | Operation::Take | Operation::Siblings => Observation::any(Aspect::Whole),
+            Operation::Copy
+            | Operation::Take
+            | Operation::Dump
+            | Operation::Object(ObjectField::Encoding)
+            | Operation::Siblings => Observation::any(Aspect::Whole),
         }
     }
 
@@ -151,6 +173,15 @@ impl<'a> Operation<'a> {
                 losses.encode(out);
             }
             Operation::Siblings => out.push(10),
+            Operation::RestoreAbsent(bytes) => {
+                out.push(11);
+                put_bytes(out, bytes);
+            }
+            Operation::Dump => out.push(12),
+            Operation::Object(field) => {
+                out.push(13);
+                field.encode(out);
+            }
         }
     }
 
@@ -168,6 +199,9 @@ impl<'a> Operation<'a> {
             8 => Operation::Restore(checked_cell(input)?),
             9 => Operation::Resolve { losses: Items::decode(input)? },
             10 => Operation::Siblings,
+            11 => Operation::RestoreAbsent(checked_cell(input)?),
+            12 => Operation::Dump,
+            13 => Operation::Object(Wire::decode(input)?),
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -277,6 +311,22 @@ pub fn prepare<'a>(
             sink.simple("OK");
             Some(Effect::Restore(bytes.clone()))
         }
+        Operation::RestoreAbsent(bytes) => {
+            if exists {
+                sink.error(&busy_key());
+                return None;
+            }
+            sink.simple("OK");
+            Some(Effect::Restore(bytes.clone()))
+        }
+        Operation::Dump => {
+            object::dump(cell, sink);
+            None
+        }
+        Operation::Object(field) => {
+            object::describe(cell, *field, sink);
+            None
+        }
         Operation::Siblings => {
             let text = "this keyspace keeps one value of a key: those with PROTOCOL cops and CONFLICTS keep have siblings; in \
                         other causal ones CONFLICTS LIST tells which writes were lost";
@@ -290,6 +340,11 @@ pub fn prepare<'a>(
             None
         }
     }
+}
+
+/// Redis's reply to RESTORE of a key that is there.
+pub fn busy_key() -> Error {
+    Error::new(ErrorCode::BusyKey, "Target key name already exists.")
 }
 
 fn expire(

@@ -22,6 +22,7 @@ pub mod collections;
 pub mod combine;
 pub mod counter;
 pub mod dict;
+pub mod dump;
 mod effect;
 pub mod glob;
 mod index;

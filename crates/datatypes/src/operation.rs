@@ -54,7 +54,7 @@ impl<'a> Operation<'a> {
     /// The user-defined type that it is of, or brings a value of.
     pub fn user_type(&self) -> Option<user::Type> {
         let kind = match self {
-            Operation::Key(key::Operation::Restore(cell)) => {
+            Operation::Key(key::Operation::Restore(cell) | key::Operation::RestoreAbsent(cell)) => {
                 Cell::decode(&mut Reader::new(cell)).ok().and_then(|cell| cell.kind())
             }
             operation => operation.kind(),

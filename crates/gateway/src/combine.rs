@@ -1,5 +1,6 @@
 //! From the replies of steps to the reply of a command.
 
+use datatypes::key;
 use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
@@ -18,6 +19,8 @@ pub(crate) enum Combine {
     Status,
     /// `OK` when the integer is 1, else `no such key` (RENAME to the same name).
     MustExist,
+    /// `OK` when the integer is 0, else `BUSYKEY` (RESTORE of what has expired).
+    MustBeAbsent,
     /// The members of all sets.
     Union,
     /// The members that all sets have.
@@ -55,6 +58,11 @@ impl Combine {
             Combine::Sum => write_result(integers(steps, values).map(|all| all.iter().sum()), sink),
             Combine::MustExist => match integers(steps, values) {
                 Ok(all) if all.contains(&0) => sink.error(&no_such_key()),
+                Ok(_) => sink.simple("OK"),
+                Err(error) => sink.error(&error),
+            },
+            Combine::MustBeAbsent => match integers(steps, values) {
+                Ok(all) if all.contains(&1) => sink.error(&key::busy_key()),
                 Ok(_) => sink.simple("OK"),
                 Err(error) => sink.error(&error),
             },
@@ -119,7 +127,10 @@ pub(crate) fn no_such_key() -> Error {
 /// its code says otherwise).
 pub(crate) fn whole_error(reply: &ReplyBuf, steps: usize) -> Option<Error> {
     let error = reply.as_error()?;
-    let of_an_operation = matches!(error.code, ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings);
+    let of_an_operation = matches!(
+        error.code,
+        ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings | ErrorCode::BusyKey
+    );
     let alone = reply.elements().nth(1).is_none();
     (alone && (steps != 1 || !of_an_operation)).then_some(error)
 }

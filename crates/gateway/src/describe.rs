@@ -31,22 +31,25 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let name = command.name;
     let is_container = matches!(command.handler, Handler::Container);
     let group = if is_container { "" } else { group(command) };
-    let sweeping = matches!(name, "keys" | "flushdb" | "flushall" | "info");
-    let keyspace = group == "generic" || matches!(name, "dbsize" | "flushdb" | "flushall");
+    let sweeping =
+        matches!(name, "keys" | "flushdb" | "flushall" | "info" | "swapdb" | "sort" | "sort_ro" | "restore");
+    let (sorts, waits) = (matches!(name, "sort" | "sort_ro"), matches!(name, "wait" | "waitaof"));
+    let keyspace = (group == "generic" && !sorts && !waits)
+        || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb");
     let all = [
         (keyspace, "@keyspace"),
         (command.is(flag::READONLY) && group != "scripting", "@read"),
         (command.is(flag::WRITE), "@write"),
-        (group == "set", "@set"),
-        (group == "sorted-set", "@sortedset"),
-        (group == "list", "@list"),
+        (group == "set" || sorts, "@set"),
+        (group == "sorted-set" || sorts, "@sortedset"),
+        (group == "list" || sorts, "@list"),
         (group == "hash", "@hash"),
         (group == "string", "@string"),
         (command.is(flag::ADMIN), "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
         (command.is(flag::ADMIN) || sweeping, "@dangerous"),
-        (group == "connection" || name.starts_with("command"), "@connection"),
+        (group == "connection" || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
     ];
@@ -88,8 +91,16 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
             sink.bulk(b"notes");
             sink.bulk(note.as_bytes());
         }
+        let is_unknown = flags.first() == Some(&"unknown");
         sink.bulk(b"flags");
-        write_flags(flags, sink);
+        write_flags(&flags[usize::from(is_unknown)..], sink);
+        if is_unknown {
+            for part in ["begin_search", "find_keys"] {
+                sink.bulk(part.as_bytes());
+                write_typed("unknown", &[], sink);
+            }
+            continue;
+        }
         sink.bulk(b"begin_search");
         write_typed("index", &[("index", index)], sink);
         sink.bulk(b"find_keys");
@@ -169,6 +180,17 @@ const DIFFERENCES: &[&str] = &[
      `SELECT` takes the numbers of the keyspaces that there are.",
     "In replicated strict keyspaces without leaders a deletion of everything stops whoever watches a key, one that \
      was not there included.",
+    "`WAIT` and `WAITAOF` reply at once, whatever timeout they are given: a write is answered when it is as safe as its keyspace \
+     makes it. `WAIT` tells how many processes are certain to have every answered write, beside one: of a strict keyspace with \
+     `REPLICAS` a majority of each shard, so 1 of 3 and 2 of 5; of a causal one with `COPIES 3` one; of any other none. \
+     `WAITAOF` tells the same where durability is `always`, and 1 for the process itself; else 0.",
+    "`MOVE`, `SWAPDB` and `COPY` with `DB` stay within the keyspace, or reply `CROSSKEYSPACE`: `DUMP` and `RESTORE` take a \
+     value to another one.",
+    "`DUMP` writes the types of Redis in the form of Redis 7.2, and refuses others; `RESTORE` also reads what older versions \
+     wrote, but no streams and no modules.",
+    "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are kept: \
+     `OBJECT IDLETIME` and `OBJECT FREQ` reply an error.",
+    "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
@@ -193,7 +215,8 @@ pub fn command_table_markdown() -> String {
     );
     page.push_str(
         "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
-         `TXN` too; it replies `OK`. What that is good for, and which type suits which job, says \
+         `TXN` too; it replies `OK`, but where the command reads whole values before it writes them (`RENAME`, `COPY`, \
+         `SORT`), as without `BLIND`. What that is good for, and which type suits which job, says \
          [choosing a type](choosing-a-type.md).\n",
     );
     page.push_str("\n## Differences from Redis\n\n");

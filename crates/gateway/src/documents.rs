@@ -23,6 +23,8 @@ struct Argument {
     deprecated_since: Option<&'static str>,
     optional: bool,
     multiple: bool,
+    /// Its token comes each time too.
+    multiple_token: bool,
     arguments: Vec<Argument>,
 }
 
@@ -138,7 +140,7 @@ fn argument(text: &'static str) -> Argument {
         Some((head, inner)) => (head, parse(inner.strip_suffix(')').unwrap_or(inner))),
         None => (text, Vec::new()),
     };
-    let end = |text: &'static str| text.find(['#', '=', '@', '!', '?', '*']).unwrap_or(text.len());
+    let end = |text: &'static str| text.find(['#', '=', '@', '!', '?', '*', '+']).unwrap_or(text.len());
     let (name, mut rest) = head.split_at(end(head));
     let (name, kind) = name.rsplit_once(':').unwrap_or((name, "string"));
     let mut argument = Argument { name, kind, arguments: inner, ..Argument::default() };
@@ -151,6 +153,7 @@ fn argument(text: &'static str) -> Argument {
             '@' => argument.since = Some(value),
             '!' => argument.deprecated_since = Some(value),
             '?' => argument.optional = true,
+            '+' => (argument.multiple, argument.multiple_token) = (true, true),
             _ => argument.multiple = true,
         }
         rest = next;
@@ -165,7 +168,11 @@ fn write_arguments(arguments: &[Argument], sink: &mut dyn ReplySink) {
 
 impl Argument {
     fn flags(&self) -> Vec<&'static str> {
-        let all = [(self.optional, "optional"), (self.multiple, "multiple")];
+        let all = [
+            (self.optional, "optional"),
+            (self.multiple, "multiple"),
+            (self.multiple_token, "multiple_token"),
+        ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Executes a connection's commands: the fast path, and the choice of any other.
 
 use crate::combine::Combine;
+use crate::commands::moving::check_destination;
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::gateway::Gateway;
@@ -190,6 +191,9 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Plans a command on data; again, once the host has looked for it, if it names a type that nobody has heard of here.
     #[inline]
     pub(crate) fn plan<'a>(&mut self, planner: Planner, call: &Call<'a>) -> Result<Plan<'a>, Error> {
+        if call.command.is(flag::OTHER_KEYSPACE) {
+            check_destination(call, self.host, self.connection.session.keyspace)?;
+        }
         let mut planned = planner(call);
         if let Err(error) = &planned
             && error.code == ErrorCode::UnknownType

@@ -1,7 +1,7 @@
 //! What surrounds a gateway: the keyspaces that answer its requests, and the process that runs it.
 
 use crate::client::{ClientFilter, ClientInfo};
-use protocol::{Now, Replies, Request};
+use protocol::{Durability, Now, Replies, Request};
 use types::{KeyspaceId, RequestId};
 
 /// Implemented by the runtime, and by tests. One per worker thread, like the gateway that uses it.
@@ -39,6 +39,9 @@ pub trait Host {
     /// All keyspaces, in the order in which `FLUSHALL` empties them.
     fn keyspaces(&self) -> Vec<KeyspaceId>;
 
+    /// What is certain of every write to a keyspace that has been answered.
+    fn safety(&self, keyspace: KeyspaceId) -> Safety;
+
     /// True when a client has to authenticate before it may do anything else.
     fn authentication_required(&self) -> bool;
 
@@ -56,6 +59,20 @@ pub trait Host {
 
     /// Closes the matching clients of the process's other gateways; returns how many.
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64;
+}
+
+/// How safe an answered write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Safety {
+    /// How many processes have it at least, beside one.
+    pub replicas: u16,
+    /// How durable it is in each of them.
+    pub durability: Durability,
+}
+
+impl Safety {
+    /// Nothing is certain.
+    pub const NONE: Safety = Safety { replicas: 0, durability: Durability::Volatile };
 }
 
 /// What `KEYSPACE` and `TYPES LOAD` ask of the process.

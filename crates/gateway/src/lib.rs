@@ -41,5 +41,5 @@ mod turns;
 pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
-pub use host::{Administration, Host, KeyspaceOptions, Model};
+pub use host::{Administration, Host, KeyspaceOptions, Model, Safety};
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};

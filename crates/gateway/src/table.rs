@@ -32,6 +32,8 @@ pub(crate) mod flag {
     pub(crate) const NO_AUTH: u16 = 1 << 8;
     /// It is refused between MULTI and EXEC.
     pub(crate) const NO_MULTI: u16 = 1 << 9;
+    /// It may name another keyspace, which is looked up before it becomes a plan. Not a flag of Redis.
+    pub(crate) const OTHER_KEYSPACE: u16 = 1 << 10;
 }
 
 /// Which arguments are keys.

@@ -7,7 +7,7 @@ use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
-use gateway::{Administration, ClientFilter, ClientInfo, Host};
+use gateway::{Administration, ClientFilter, ClientInfo, Host, Safety};
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::sync::Arc;
@@ -247,6 +247,10 @@ impl Host for WorkerHost {
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         self.process.cluster.lock().served().map(|(id, _)| id).collect()
+    }
+
+    fn safety(&self, keyspace: KeyspaceId) -> Safety {
+        self.process.cluster.lock().safety(keyspace, self.process.options.replicas_durability())
     }
 
     fn authentication_required(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use crate::workload::{encode, step};
 use checker::Step;
-use gateway::{Administration, ClientFilter, ClientInfo, Config, ConnectionId, Gateway, Host, Peer};
+use gateway::{Administration, ClientFilter, ClientInfo, Config, ConnectionId, Gateway, Host, Peer, Safety};
 use protocol::{Now, Replies, Request};
 use resp::{ReplyParser, Value, encode_command};
 use std::collections::BTreeMap;
@@ -175,6 +175,10 @@ impl Host for Surroundings {
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         vec![crate::KEYSPACE]
+    }
+
+    fn safety(&self, _: KeyspaceId) -> Safety {
+        Safety::NONE
     }
 
     fn authentication_required(&self) -> bool {

@@ -68,6 +68,8 @@ codes! {
     Degraded = 20 "DEGRADED",
     /// The key has several concurrent values: ask for all of them, and write what they come to. Nothing happened.
     Siblings = 21 "SIBLINGS",
+    /// RESTORE of a key that is there, without REPLACE.
+    BusyKey = 22 "BUSYKEY",
 }
 
 /// An error reply: `CODE message`.

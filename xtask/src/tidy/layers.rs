@@ -42,6 +42,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
 
 /// The crates that a pure crate may use: they compute, and reach for nothing outside their arguments.
 const PURE_DEPENDENCIES: &[&str] = &[
+    "crc",
+    "crc-catalog",
     "crc32fast",
     "equivalent",
     "fastrand",

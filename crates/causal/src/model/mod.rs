@@ -82,6 +82,11 @@ impl Model for Causal {
         read::<Options>(options).map_or(0, |options| options.partitions)
     }
 
+    fn acknowledged_replicas(&self, options: &StoredOptions, _: &ClusterShape) -> u16 {
+        // A majority of a partition's copies in the session's region has it; other regions get it later.
+        read::<Options>(options).map_or(0, |options| options.copies / 2)
+    }
+
     fn describe(&self, options: &StoredOptions, cluster: &ClusterShape) -> Properties {
         read::<Options>(options).map(|options| options.describe(cluster)).unwrap_or_default()
     }

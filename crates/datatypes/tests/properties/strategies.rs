@@ -85,7 +85,7 @@ fn index() -> impl Strategy<Value = i64> {
 }
 
 pub fn key_operation() -> impl Strategy<Value = key::Operation<'static>> {
-    use key::{Operation as O, TimeFormat as T};
+    use key::{ObjectField as F, Operation as O, TimeFormat as T};
     let condition = any::<[bool; 4]>().prop_map(|[if_none, if_some, if_later, if_earlier]| {
         key::ExpireCondition { if_none, if_some, if_later, if_earlier }
     });
@@ -100,6 +100,9 @@ pub fn key_operation() -> impl Strategy<Value = key::Operation<'static>> {
         Just(O::Copy),
         Just(O::Take),
         cell().prop_map(|cell| O::Restore(encoded(&cell).into())),
+        cell().prop_map(|cell| O::RestoreAbsent(encoded(&cell).into())),
+        Just(O::Dump),
+        select(&[F::Encoding, F::References, F::IdleTime, F::Frequency][..]).prop_map(O::Object),
     ]
 }
 

@@ -2,7 +2,9 @@
 
 use bench::claret::{Dialogue, Event, Form, Next, Plan};
 use bench::transactions::{End, Trouble, rest};
-use gateway::{Administration, ClientFilter, ClientInfo, Config, ConnectionId, Gateway, Host, Peer, State};
+use gateway::{
+    Administration, ClientFilter, ClientInfo, Config, ConnectionId, Gateway, Host, Peer, Safety, State,
+};
 use protocol::{Input, Now, Protocol, Replica, Replies, Request};
 use resp::{ReplyLimits, ReplyParser, Value, encode_command};
 use std::collections::VecDeque;
@@ -49,6 +51,10 @@ impl<P: Protocol> Host for Keyspace<'_, P> {
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         vec![self.id]
+    }
+
+    fn safety(&self, _: KeyspaceId) -> Safety {
+        Safety::NONE
     }
 
     fn authentication_required(&self) -> bool {

@@ -1,11 +1,12 @@
 //! Commands on keys of any type, and on all keys.
 
+use super::{moving, objects, sort, waiting};
 use crate::combine::Combine;
 use crate::dialogue::{Dialogue, Scan};
 use crate::plan::{Call, Plan};
 use crate::random_key::RandomKey;
-use crate::table::flag::{FAST, READONLY, WRITE};
-use crate::table::{Command, Handler::Data, lossy};
+use crate::table::flag::{DENYOOM, FAST, NOSCRIPT, OTHER_KEYSPACE, READONLY, WRITE};
+use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
 use datatypes::Operation;
 use datatypes::key::{self, ExpireCondition, TimeFormat};
 use protocol::Step;
@@ -26,6 +27,17 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("scan", -2, READONLY, "2.8.0", "Visits the keys of the keyspace piece by piece", Data(scan)),
     Command::new("randomkey", 1, READONLY, "1.0.0", "Tells a key that exists, drawn at random", Data(random_key)),
     Command::new("rename", 3, WRITE, "1.0.0", "Moves a value to another key, as one transaction", Data(rename)).keys(1, 2, 1),
+    Command::new("renamenx", 3, WRITE | FAST, "1.0.0", "Moves a value to another key that is absent, as one transaction", Data(moving::rename_absent)).keys(1, 2, 1),
+    Command::new("copy", -3, WRITE | DENYOOM | OTHER_KEYSPACE, "6.2.0", "Gives another key of the keyspace the same value, as one transaction", Data(moving::copy)).keys(1, 2, 1),
+    Command::new("move", 3, WRITE | FAST, "1.0.0", "Refuses to move a key to another keyspace: a transaction has one", Local(moving::move_away)).keys(1, 1, 1),
+    Command::new("touch", -2, READONLY | FAST, "3.2.1", "Counts how many of the keys exist, as EXISTS does", Data(exists)).keys(1, -1, 1),
+    Command::new("object", -2, 0, "2.2.3", "Tells about the values of keys", Handler::Container).containing(objects::OBJECT),
+    Command::new("sort", -2, WRITE | DENYOOM, "1.0.0", "Sorts a list, a set or a sorted set, by its elements or by what other keys hold", Data(sort::sort)).keys(1, 1, 1),
+    Command::new("sort_ro", -2, READONLY, "7.0.0", "Sorts as SORT does, without STORE", Data(sort::sort_read_only)).keys(1, 1, 1),
+    Command::new("dump", 2, READONLY, "2.6.0", "Tells a value in Redis's own form", Data(objects::dump)).keys(1, 1, 1),
+    Command::new("restore", -4, WRITE | DENYOOM, "2.6.0", "Sets a key to a value in Redis's own form", Data(objects::restore)).keys(1, 1, 1),
+    Command::new("wait", 3, NOSCRIPT, "3.0.0", "Tells how many further processes are certain to have what the session wrote, at once", Local(waiting::wait)),
+    Command::new("waitaof", 4, NOSCRIPT, "7.2.0", "Tells whether what the session wrote is synced to disk, here and on how many others, at once", Local(waiting::wait_for_log)),
     Command::new("expire", -3, WRITE | FAST, "1.0.0", "Sets the seconds a key has left to live", Data(expire)).keys(1, 1, 1),
     Command::new("pexpire", -3, WRITE | FAST, "2.6.0", "Sets the milliseconds a key has left to live", Data(pexpire)).keys(1, 1, 1),
     Command::new("expireat", -3, WRITE | FAST, "1.2.0", "Sets when a key expires, in seconds since 1970", Data(expire_at)).keys(1, 1, 1),

@@ -1,6 +1,6 @@
 //! Commands about the process and its command table.
 
-use super::{keys, transactions};
+use super::{keys, moving, sort, transactions};
 use crate::control::Control;
 use crate::describe;
 use crate::documents::Documents;
@@ -16,6 +16,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("dbsize", 1, READONLY | FAST, "1.0.0", "Counts the keys of the keyspace", Data(keys::count)),
     Command::new("flushdb", -1, WRITE, "1.0.0", "Deletes every key of the keyspace", Data(keys::flush)),
     Command::new("flushall", -1, WRITE, "1.0.0", "Deletes every key of every keyspace, keyspace by keyspace", Steer(Flow::FlushAll)),
+    Command::new("swapdb", 3, WRITE | FAST, "4.0.0", "Refuses to swap two keyspaces: a transaction has one", Local(moving::swap_databases)),
     Command::new("info", -1, LOADING | STALE, "1.0.0", "Describes the process, section by section", Local(info)),
     Command::new("time", 1, LOADING | STALE | FAST, "2.6.0", "Tells the time: seconds since 1970 and microseconds", Local(time)),
     Command::new("config", -2, 0, "2.0.0", "Commands about the configuration", Handler::Container).containing(CONFIG),
@@ -162,7 +163,9 @@ fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
         table::find(inner).map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
     let (command, inner) = transactions::behind_prefix(command, inner)
         .map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
-    let keys: Vec<&[u8]> = command.key_indices(inner).filter_map(|index| inner.get(index)).collect();
+    let destination = if command.name == "sort" { sort::destination(inner) } else { None };
+    let indices = command.key_indices(inner).chain(destination);
+    let keys: Vec<&[u8]> = indices.filter_map(|index| inner.get(index)).collect();
     if keys.is_empty() && command.key_count == 0 {
         return Err(Error::err("The command has no key arguments"));
     }

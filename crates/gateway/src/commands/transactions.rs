@@ -4,7 +4,7 @@ use crate::combine::Combine;
 use crate::describe;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
-use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, STALE, WRITE};
+use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, OTHER_KEYSPACE, STALE, WRITE};
 use crate::table::{self, Command, Handler, Handler::Flow as Steer, Handler::Local};
 use protocol::Step;
 use resp::Arguments;
@@ -21,7 +21,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("watch", -2, ANYTIME | FAST, "2.2.0", "Lets EXEC do nothing if one of the keys changes before it", Steer(Flow::Watch)).keys(1, -1, 1),
     Command::new("unwatch", 1, ANYTIME | FAST, "2.2.0", "Forgets the watched keys; does nothing inside a transaction", Steer(Flow::Unwatch)),
     Command::new("txn", -2, ANYTIME, "anabranch 0.1.0", "Interactive transactions, whose commands are answered at once", Handler::Container).containing(TXN),
-    Command::new("blind", -2, WRITE | DENYOOM, "anabranch 0.1.0", "Writes without observing the result, so that the write commutes: BLIND INCR key", Handler::Data(blind)).keys(2, 2, 1),
+    Command::new("blind", -2, WRITE | DENYOOM | OTHER_KEYSPACE, "anabranch 0.1.0", "Writes without observing the result, so that the write commutes: BLIND INCR key", Handler::Data(blind)).keys(2, 2, 1),
 ];
 
 #[rustfmt::skip]
@@ -139,8 +139,12 @@ mod tests {
         let writes = FAMILIES.iter().flat_map(|family| family.commands).filter(|command| command.is(WRITE));
         let missing: Vec<&str> =
             writes.map(|command| command.name).filter(|name| !seen.contains(*name)).collect();
-        // A user-defined type has to be loaded (tests/process/test_user_types.py), a prefix has no prefix, and FLUSHALL is
+        // A user-defined type has to be loaded (tests/process/test_user_types.py), a prefix has no prefix, and the others are
         // not of one keyspace.
-        assert_eq!(missing, ["type.call", "blind", "flushall"], "writes.calls has no call of these");
+        assert_eq!(
+            missing,
+            ["move", "type.call", "blind", "flushall", "swapdb"],
+            "writes.calls has no call of these"
+        );
     }
 }

@@ -138,6 +138,12 @@ pub trait Model: Sync {
     /// How many shards or partitions there are.
     fn partitions(&self, options: &StoredOptions) -> u16;
 
+    /// How many processes have an answered write at least, beside one, as long as what it promises holds.
+    fn acknowledged_replicas(&self, options: &StoredOptions, cluster: &ClusterShape) -> u16 {
+        let _ = (options, cluster);
+        0
+    }
+
     /// What KEYSPACE INFO says of the options.
     fn describe(&self, options: &StoredOptions, cluster: &ClusterShape) -> Properties;
 

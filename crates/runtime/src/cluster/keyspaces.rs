@@ -6,10 +6,10 @@ use super::kept::Kept;
 use super::{Cluster, ClusterKeyspace, ClusterView};
 use crate::keyspace::Locals;
 use crate::user_types::{self, StoredType};
-use gateway::KeyspaceOptions;
-use protocol::Now;
+use gateway::{KeyspaceOptions, Safety};
 use protocol::hosted::{Life, Place};
 use protocol::model::Properties;
+use protocol::{Durability, Now};
 use std::sync::Arc;
 use types::{Error, HashSeed, KeyspaceId, Slot};
 
@@ -170,6 +170,18 @@ impl Cluster {
         }
         let entry = self.entry(id);
         self.catalog.models().named(&entry.model).map_or(0, |model| model.partitions(&entry.options))
+    }
+
+    /// What is certain of every write to a keyspace that has been answered.
+    pub(crate) fn safety(&self, id: KeyspaceId, replicas_durability: Durability) -> Safety {
+        if let Some(keyspace) = self.locals.of(id) {
+            return Safety { replicas: 0, durability: keyspace.durability() };
+        }
+        let Some(entry) = self.catalog.keyspaces().get(usize::from(id.0)) else { return Safety::NONE };
+        let model = self.catalog.models().named(&entry.model);
+        let replicas =
+            model.map_or(0, |model| model.acknowledged_replicas(&entry.options, self.catalog.cluster()));
+        Safety { replicas, durability: replicas_durability }
     }
 
     /// What a keyspace's options are, for people.

@@ -70,6 +70,10 @@ impl Model for Strict {
         read::<Options>(options).map_or(0, |options| options.partitions)
     }
 
+    fn acknowledged_replicas(&self, options: &StoredOptions, cluster: &ClusterShape) -> u16 {
+        read::<Options>(options).map_or(0, |options| options.acknowledged_replicas(cluster))
+    }
+
     fn describe(&self, options: &StoredOptions, _: &ClusterShape) -> Properties {
         read::<Options>(options).map(|options| options.describe()).unwrap_or_default()
     }

@@ -193,6 +193,18 @@ impl Options {
         Some(Solo { process, partitions: (self.partitions > 0).then_some(self.partitions), durability })
     }
 
+    /// How many replicas of any shard have an answered write at least, beside one: a majority has it.
+    pub(super) fn acknowledged_replicas(&self, cluster: &ClusterShape) -> u16 {
+        if self.solo().is_some() {
+            return 0;
+        }
+        let replicas = self.replicas.map_or(cluster.processes().len(), usize::from);
+        // A partition that has moved, or goes on after a loss, may have other replicas.
+        let begun = self.moved.values().filter(|moved| moved.epoch > 0);
+        let fewest = begun.map(|moved| moved.processes.len()).fold(replicas, usize::min);
+        (fewest / 2) as u16
+    }
+
     /// What `KEYSPACE ALTER` asks for.
     pub(super) fn alter(&mut self, words: &OptionWords<'_>) -> Result<(), Error> {
         words.refuse_regions(NAME, &KNOWN)?;
@@ -306,5 +318,38 @@ impl Options {
             }
         }
         properties
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::model::RegionShape;
+    use types::HashSeed;
+
+    #[test]
+    fn a_majority_of_every_shard_has_an_answered_write() {
+        let cluster = |processes: u16| ClusterShape {
+            seed: HashSeed::default(),
+            regions: vec![RegionShape { name: "here".to_owned(), processes: (0..processes).collect() }],
+        };
+        let options = |replicas| Options {
+            partitions: 2,
+            replicas,
+            concurrency: Concurrency::Occ,
+            moved: BTreeMap::new(),
+        };
+        for (processes, replicas, expected) in
+            [(1, None, 0), (3, None, 1), (5, None, 2), (5, Some(3), 1), (5, Some(1), 0)]
+        {
+            assert_eq!(
+                options(replicas).acknowledged_replicas(&cluster(processes)),
+                expected,
+                "{processes} {replicas:?}"
+            );
+        }
+        let mut moved = options(None);
+        moved.moved.insert(1, PartitionMove { epoch: 1, processes: vec![4], ..PartitionMove::default() });
+        assert_eq!(moved.acknowledged_replicas(&cluster(5)), 0, "what is left of a shard goes on alone");
     }
 }

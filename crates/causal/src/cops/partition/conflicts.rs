@@ -150,7 +150,13 @@ impl Partition {
 fn observes_value(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Register(operation) => operation.observation().aspect == Some(Aspect::Whole),
-        Operation::Key(operation) => matches!(operation, key::Operation::Copy | key::Operation::Take),
+        Operation::Key(operation) => matches!(
+            operation,
+            key::Operation::Copy
+                | key::Operation::Take
+                | key::Operation::Dump
+                | key::Operation::Object(key::ObjectField::Encoding)
+        ),
         _ => false,
     }
 }

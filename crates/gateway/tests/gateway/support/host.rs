@@ -1,8 +1,8 @@
 //! Hosts around keyspaces of reference: one answers at once, the other when it is told to, in any order.
 
 use crate::support::memory::Memory;
-use anabranch_gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model};
-use protocol::{Now, Replies, Request};
+use anabranch_gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model, Safety};
+use protocol::{Durability, Now, Replies, Request};
 use std::collections::BTreeMap;
 use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
 
@@ -180,6 +180,14 @@ impl Host for TestHost {
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         self.keyspaces.keys().copied().collect()
+    }
+
+    fn safety(&self, keyspace: KeyspaceId) -> Safety {
+        match keyspace.0 {
+            0 => Safety::NONE,
+            1 => Safety { replicas: 0, durability: Durability::Written },
+            _ => Safety { replicas: 1, durability: Durability::Synced },
+        }
     }
 
     fn authentication_required(&self) -> bool {
