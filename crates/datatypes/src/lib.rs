@@ -23,6 +23,7 @@ pub mod combine;
 pub mod counter;
 pub mod dict;
 mod effect;
+pub mod geo;
 mod index;
 mod items;
 pub mod key;

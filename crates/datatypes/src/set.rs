@@ -162,7 +162,7 @@ pub fn prepare<'a>(
 }
 
 /// `count` different positions below `len`, each choice equally likely (Floyd's algorithm), in ascending order.
-fn sample(len: usize, count: usize, random: &mut Rng) -> BTreeSet<usize> {
+pub(crate) fn sample(len: usize, count: usize, random: &mut Rng) -> BTreeSet<usize> {
     let mut chosen = BTreeSet::new();
     for last in len.saturating_sub(count)..len {
         let position = random.usize(..=last);

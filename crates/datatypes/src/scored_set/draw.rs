@@ -1,0 +1,42 @@
+//! Members at random.
+
+use super::execute::{reply_entry, reply_length};
+use crate::collections::ScoredTree;
+use crate::set::sample;
+use types::{ReplySink, Rng};
+
+/// Replies members at random; see [`super::Operation::Random`].
+pub(super) fn random(
+    state: Option<&ScoredTree>,
+    count: Option<i64>,
+    with_scores: bool,
+    random: &mut Rng,
+    sink: &mut dyn ReplySink,
+) {
+    let Some(state) = state else {
+        match count {
+            None => sink.null(),
+            Some(_) => sink.array(0),
+        }
+        return;
+    };
+    match count {
+        None => match state.random(random) {
+            Some((_, member)) => sink.bulk(member),
+            None => sink.null(),
+        },
+        Some(count) if count < 0 => {
+            let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+            reply_length(count, with_scores, sink);
+            let draws = (0..count).filter_map(|_| state.random(random));
+            draws.for_each(|entry| reply_entry(entry, with_scores, sink));
+        }
+        Some(count) => {
+            let count = usize::try_from(count).map_or(state.len(), |count| count.min(state.len()));
+            reply_length(count, with_scores, sink);
+            let ranks = sample(state.len(), count, random);
+            let entries = ranks.into_iter().filter_map(|rank| state.entry_at(rank));
+            entries.for_each(|entry| reply_entry(entry, with_scores, sink));
+        }
+    }
+}
