@@ -2,6 +2,8 @@
 //!
 //! Writes of different fields commute, and so do blind increments, of the same field too.
 
+mod visits;
+
 use crate::codec::{borrowed_enum, wire_fields};
 use crate::collections::PackedMap;
 use crate::items::count_distinct;
@@ -80,6 +82,26 @@ pub enum Operation<'a> {
         /// The summand.
         by: i64,
     },
+    /// A piece of the dict: the cursor of the next one, "0" after the last, and the fields, each followed by its value if
+    /// it is wanted.
+    Scan {
+        /// Where the piece begins; 0 for the first one.
+        cursor: u64,
+        /// About how many fields are looked at.
+        count: u64,
+        /// Which of them are listed ([`crate::glob`]).
+        pattern: &'a [u8],
+        /// Lists values too.
+        values: bool,
+    },
+    /// Fields at random: one or null, or with a count at most so many different ones, or with a negative count exactly so
+    /// many, repeated ones among them.
+    Random {
+        /// How many.
+        count: Option<i64>,
+        /// Makes a pair of each field and its value; not without a count.
+        values: bool,
+    },
 }
 
 /// A mutation of a dict.
@@ -118,6 +140,8 @@ borrowed_enum!(Operation, "dict operation tag", {
     9 => FieldLength { field },
     10 => Delete { fields },
     11 => Increment { field, by },
+    12 => Scan { cursor, count, pattern, values },
+    13 => Random { count, values },
 });
 
 borrowed_enum!(Effect, "dict effect tag", {
@@ -150,7 +174,11 @@ impl<'a> Operation<'a> {
             | Operation::FieldLength { field }
             | Operation::Increment { field, .. } => Aspect::Elements(Items::one(field)),
             Operation::Length => Aspect::Size,
-            Operation::GetAll | Operation::Fields | Operation::Values => Aspect::Whole,
+            Operation::GetAll
+            | Operation::Fields
+            | Operation::Values
+            | Operation::Scan { .. }
+            | Operation::Random { .. } => Aspect::Whole,
         };
         Observation::of(Kind::Dict, aspect)
     }
@@ -208,7 +236,7 @@ fn agree(a: &Items<'_>, b: &Items<'_>) -> bool {
 pub fn prepare<'a>(
     state: Option<&PackedMap>,
     operation: &Operation<'a>,
-    _context: &mut Context<'_>,
+    context: &mut Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     let get = |field: &[u8]| state.and_then(|state| state.get(field));
@@ -241,6 +269,10 @@ pub fn prepare<'a>(
         }
         Operation::GetAll | Operation::Fields | Operation::Values => reply_all(state, operation, sink),
         Operation::Length => sink.integer(state.map_or(0, PackedMap::len) as i64),
+        Operation::Scan { cursor, count, pattern, values } => {
+            visits::scan(state, (*cursor, *count), pattern, *values, sink);
+        }
+        Operation::Random { count, values } => visits::random(state, *count, *values, context.random, sink),
         Operation::Contains { field } => sink.integer(i64::from(get(field).is_some())),
         Operation::FieldLength { field } => sink.integer(get(field).map_or(0, <[u8]>::len) as i64),
     }

@@ -392,7 +392,9 @@ mod tests {
             let stored = Point::of_score(point(longitude, latitude).score());
             assert_eq!(point(longitude, latitude).score(), score);
             assert_eq!(std::str::from_utf8(&stored.geohash()), Ok(geohash));
-            assert!((stored.longitude() - longitude).abs() < 1e-5 && (stored.latitude() - latitude).abs() < 1e-5);
+            assert!(
+                (stored.longitude() - longitude).abs() < 1e-5 && (stored.latitude() - latitude).abs() < 1e-5
+            );
         }
         assert!(Point::new(180.1, 0.0).is_none() && Point::new(0.0, f64::NAN).is_none());
     }

@@ -24,6 +24,7 @@ pub mod counter;
 pub mod dict;
 mod effect;
 pub mod geo;
+pub mod glob;
 mod index;
 mod items;
 pub mod key;

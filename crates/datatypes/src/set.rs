@@ -7,7 +7,7 @@ use crate::codec::borrowed_enum;
 use crate::collections::PackedSet;
 use crate::items::count_distinct;
 use crate::observation::Footprint;
-use crate::{Aspect, Context, Items, Kind, Observation};
+use crate::{Aspect, Context, Items, Kind, Observation, glob};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use types::{Malformed, Reader, ReplySink, Rng, put_bytes, put_varint};
@@ -50,6 +50,15 @@ pub enum Operation<'a> {
         /// How many.
         count: Option<i64>,
     },
+    /// A piece of the set: the cursor of the next one, "0" after the last, and the members.
+    Scan {
+        /// Where the piece begins; 0 for the first one.
+        cursor: u64,
+        /// About how many members are looked at.
+        count: u64,
+        /// Which of them are listed ([`crate::glob`]).
+        pattern: &'a [u8],
+    },
 }
 
 /// A mutation of a set.
@@ -76,6 +85,7 @@ borrowed_enum!(Operation, "set operation tag", {
     5 => Length,
     6 => Pop { count },
     7 => Random { count },
+    8 => Scan { cursor, count, pattern },
 });
 
 borrowed_enum!(Effect, "set effect tag", {
@@ -97,7 +107,10 @@ impl<'a> Operation<'a> {
             | Operation::ContainsMany { members } => Aspect::Elements(members.clone()),
             Operation::Contains { member } => Aspect::Elements(Items::one(member)),
             Operation::Length => Aspect::Size,
-            Operation::Members | Operation::Pop { .. } | Operation::Random { .. } => Aspect::Whole,
+            Operation::Members
+            | Operation::Pop { .. }
+            | Operation::Random { .. }
+            | Operation::Scan { .. } => Aspect::Whole,
         };
         Observation::of(Kind::Set, aspect)
     }
@@ -157,6 +170,7 @@ pub fn prepare<'a>(
             state.into_iter().flat_map(PackedSet::iter).for_each(|member| sink.bulk(&member));
         }
         Operation::Length => sink.integer(state.map_or(0, PackedSet::len) as i64),
+        Operation::Scan { cursor, count, pattern } => scan(state, *cursor, *count, pattern, sink),
     }
     None
 }
@@ -231,6 +245,28 @@ fn random(state: Option<&PackedSet>, count: Option<i64>, random: &mut Rng, sink:
                 .for_each(|member| sink.bulk(&member));
         }
     }
+}
+
+fn scan(state: Option<&PackedSet>, cursor: u64, count: u64, pattern: &[u8], sink: &mut dyn ReplySink) {
+    let (mut found, mut bytes) = (0, Vec::new());
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let next = state.map_or(0, |state| {
+        state.scan(cursor, count, |member| {
+            if glob::matches(pattern, member, false) {
+                put_bytes(&mut bytes, member);
+                found += 1;
+            }
+        })
+    });
+    reply_piece(next, &Items::Packed { count: found, bytes: bytes.into() }, sink);
+}
+
+/// Replies what a scan has found: the next cursor and the elements.
+pub(crate) fn reply_piece(next: u64, found: &Items<'_>, sink: &mut dyn ReplySink) {
+    sink.array(2);
+    sink.bulk(itoa::Buffer::new().format(next).as_bytes());
+    sink.array(found.len());
+    found.iter().for_each(|element| sink.bulk(element));
 }
 
 /// Members whose presence changed.

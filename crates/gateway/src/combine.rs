@@ -1,5 +1,6 @@
 //! From the replies of steps to the reply of a command.
 
+use resp::format_double;
 use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
@@ -8,6 +9,8 @@ use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 pub(crate) enum Combine {
     /// The only one is passed on.
     Pass,
+    /// The only one is passed on, with its numbers as byte strings in both versions of the protocol (ZSCAN).
+    Texts,
     /// Each is the reply of a command.
     Each,
     /// Integers are added up.
@@ -22,6 +25,11 @@ pub(crate) enum Combine {
     Union,
     /// The members that all sets have.
     Intersection,
+    /// How many members all sets have.
+    IntersectionSize {
+        /// No more than so many are counted; 0 for all.
+        limit: u64,
+    },
     /// The members of the first set that no other has.
     Difference,
 }
@@ -46,6 +54,7 @@ impl Combine {
     ) {
         match self {
             Combine::Pass => copy_value(values, sink),
+            Combine::Texts => copy_texts(values, sink),
             Combine::Each => (0..steps).for_each(|_| copy_value(values, sink)),
             Combine::Sum => write_result(integers(steps, values).map(|all| all.iter().sum()), sink),
             Combine::MustExist => match integers(steps, values) {
@@ -67,7 +76,10 @@ impl Combine {
                 None => sink.simple("OK"),
                 Some(error) => sink.error(&error),
             },
-            Combine::Union | Combine::Intersection | Combine::Difference => self.sets(steps, values, sink),
+            Combine::Union
+            | Combine::Intersection
+            | Combine::IntersectionSize { .. }
+            | Combine::Difference => self.sets(steps, values, sink),
         }
     }
 
@@ -84,12 +96,18 @@ impl Combine {
             match self {
                 _ if step == 0 => result = members,
                 Combine::Union => result.extend(members),
-                Combine::Intersection => result.retain(|member| members.contains(member)),
+                Combine::Intersection | Combine::IntersectionSize { .. } => {
+                    result.retain(|member| members.contains(member));
+                }
                 _ => result.retain(|member| !members.contains(member)),
             }
         }
         if let Some(error) = error {
             return sink.error(&error);
+        }
+        if let Combine::IntersectionSize { limit } = self {
+            let most = if limit == 0 { i64::MAX } else { i64::try_from(limit).unwrap_or(i64::MAX) };
+            return sink.integer(most.min(result.len() as i64));
         }
         sink.set(result.len());
         result.into_iter().for_each(|member| sink.bulk(member));
@@ -124,6 +142,19 @@ fn copy_rest<'r>(first: Reply<'r>, values: &mut dyn Iterator<Item = Reply<'r>>, 
         let Some(value) = values.next() else { return };
         due = due - 1 + value.children();
         value.write(sink);
+    }
+}
+
+/// Copies one value with everything in it, numbers as byte strings.
+fn copy_texts<'r>(values: &mut dyn Iterator<Item = Reply<'r>>, sink: &mut dyn ReplySink) {
+    let mut due = 1;
+    while due > 0 {
+        let Some(value) = values.next() else { return };
+        due = due - 1 + value.children();
+        match value {
+            Reply::Double(number) => sink.bulk(&format_double(number)),
+            value => value.write(sink),
+        }
     }
 }
 

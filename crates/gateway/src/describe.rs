@@ -76,12 +76,13 @@ pub(crate) fn write_info(documents: &Documents, command: &Command, sink: &mut dy
 }
 
 /// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
-/// on from there. Several specifications stand for one key each, the last one for those that are counted.
+/// on from there. Several specifications stand for one key each, the last one for the rest too, or for those that are
+/// counted.
 fn write_key_specifications(command: &Command, document: &Document, sink: &mut dyn ReplySink) {
     let specifications: Vec<KeyUse> = document.keys().collect();
-    let alone = specifications.iter().filter(|it| it.keyword.is_none()).count() == 1;
+    let placed = specifications.iter().filter(|it| it.keyword.is_none()).count();
     // Before keys that are counted there is a destination at most.
-    let fixed = if command.key_count > 0 { command.keys.first as usize } else { specifications.len() };
+    let fixed = if command.key_count > 0 { command.keys.first as usize } else { placed };
     sink.set(specifications.len());
     for (place, KeyUse { keyword, flags, note }) in specifications.iter().enumerate() {
         sink.map(3 + usize::from(note.is_some()));
@@ -94,7 +95,7 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
         sink.bulk(b"begin_search");
         match keyword {
             Some((word, from)) => write_keyword(word, *from, sink),
-            None if place < fixed => write_fixed(command.keys, place, alone, sink),
+            None if place < fixed => write_fixed(command.keys, place, placed, sink),
             None => {
                 write_typed("index", &[("index", command.key_count as i32)], sink);
                 sink.bulk(b"find_keys");
@@ -104,14 +105,14 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
     }
 }
 
-/// Keys with places of their own, `alone` all of them as one specification.
-fn write_fixed(keys: Keys, place: usize, alone: bool, sink: &mut dyn ReplySink) {
+/// A key with a place of its own, as one of so many specifications.
+fn write_fixed(keys: Keys, place: usize, specifications: usize, sink: &mut dyn ReplySink) {
     write_typed("index", &[("index", keys.first + place as i32)], sink);
     sink.bulk(b"find_keys");
     let last = match keys.last {
-        _ if !alone => 0,
-        ..0 => keys.last,
-        _ => keys.last - keys.first,
+        ..0 if place + 1 == specifications => keys.last,
+        _ if specifications == 1 => keys.last - keys.first,
+        _ => 0,
     };
     write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
 }

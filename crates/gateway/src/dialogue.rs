@@ -2,10 +2,9 @@
 
 use crate::combine::no_such_key;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
-use crate::glob;
 use crate::random_key::RandomKey;
 use crate::turns::{On, Turns};
-use datatypes::{Items, Operation, key};
+use datatypes::{Items, Operation, glob, key};
 use protocol::{Conflict, KeyedOperation, Losses, Step};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

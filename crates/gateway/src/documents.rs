@@ -82,7 +82,8 @@ impl Document {
             let (text, note) =
                 text.split_once(" -- ").map_or((text, None), |(text, note)| (text, Some(note)));
             let mut words = text.split(' ').peekable();
-            let keyword = words.next_if(|word| word.starts_with('=')).and_then(|word| word[1..].split_once('@'));
+            let keyword =
+                words.next_if(|word| word.starts_with('=')).and_then(|word| word[1..].split_once('@'));
             let keyword = keyword.and_then(|(word, from)| Some((word, from.parse().ok()?)));
             KeyUse { keyword, flags: words.collect(), note }
         })

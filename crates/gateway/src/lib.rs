@@ -25,7 +25,6 @@ mod engine;
 mod exec;
 mod flow;
 mod gateway;
-mod glob;
 mod host;
 mod interpreter;
 mod mailbox;

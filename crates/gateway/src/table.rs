@@ -97,7 +97,18 @@ impl Command {
         handler: Handler,
     ) -> Self {
         let keys = Keys { first: 0, last: 0, step: 0 };
-        Command { name, arity, flags, keys, key_count: 0, store_from: 0, since, summary, handler, subcommands: &[] }
+        Command {
+            name,
+            arity,
+            flags,
+            keys,
+            key_count: 0,
+            store_from: 0,
+            since,
+            summary,
+            handler,
+            subcommands: &[],
+        }
     }
 
     /// The same with its keys.
@@ -255,7 +266,8 @@ impl Folded {
 
     #[inline]
     const fn slot(self) -> usize {
-        let mixed = (self.0 ^ self.1.rotate_left(29) ^ self.2.rotate_left(47)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (self.0 ^ self.1.rotate_left(29) ^ self.2.rotate_left(47)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> (64 - INDEX_SIZE.trailing_zeros())) as usize
     }
 }

@@ -9,6 +9,8 @@ use hashbrown::HashTable;
 
 use super::buffer::allocated;
 use super::paged::HEADER;
+use super::visit;
+use std::ops::Range;
 use triomphe::Arc;
 
 /// The average number of positions per shard at which a round of splitting starts: a little under seven eighths
@@ -17,7 +19,7 @@ const SHARD_FULL: usize = 800;
 /// The insertions between two splits of a round.
 const SPLIT_EVERY: usize = 32;
 /// The bit of the hash from which shards are chosen, apart from the bits that the shards' tables use.
-const SHARD_SHIFT: u32 = 24;
+pub(super) const SHARD_SHIFT: u32 = 24;
 
 /// Positions by the hash of their keys.
 #[derive(Clone)]
@@ -47,6 +49,15 @@ impl Index {
     #[inline]
     pub(super) fn find(&self, hash: u64, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         self.shards[self.shard(hash)].find(hash, |&position| matches(position)).copied()
+    }
+
+    /// The shard that has this place ([`visit`]): its places, and its positions in no particular order.
+    pub(super) fn shard_at(&self, place: u64) -> (Range<u64>, impl ExactSizeIterator<Item = u32>) {
+        let number = self.shard(visit::hash_at(place));
+        let round = 1 << self.shards.len().ilog2();
+        let is_split = number >= round || number < self.shards.len() - round;
+        let bits = self.shards.len().ilog2() + u32::from(is_split);
+        (visit::shard_places(place, bits), self.shards[number].iter().copied())
     }
 
     /// Adds a position that is not in the index; `rehash` gives the hash of any position in it.

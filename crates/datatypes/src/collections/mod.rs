@@ -13,8 +13,9 @@
 //!
 //! A *record table* (`record_table`) numbers its records 0, 1, 2, ... without gaps, keeps their bytes in an arena
 //! of pages (`arena`) and finds them through a hash index that grows by linear hashing (`index`), so that no
-//! single insertion rehashes a large table. The numbering makes random choice exact, iteration a function of
-//! the operations alone, and a scan resumable: see [`PackedMap::scan`].
+//! single insertion rehashes a large table. The numbering makes random choice exact, and iteration a function of
+//! the operations alone. The index makes a scan resumable, in every version of the collection (`visit`): see
+//! [`PackedMap::scan`].
 //!
 //! *Clones share* the forms for many elements page by page (`paged`): a clone is a list of pages, and who writes to a page that
 //! somebody else has too copies it first. So a branch that writes to a collection for the first time, and whoever keeps a
@@ -39,6 +40,7 @@ mod paged;
 mod record_table;
 mod scored_tree;
 mod tree_node;
+mod visit;
 
 #[cfg(test)]
 mod tests;
@@ -83,8 +85,9 @@ impl Seeds {
 }
 
 /// Lets the hashes of all containers of this process depend on `seed`, so that nobody can choose elements that collide.
-/// False if some were made before, or a seed was given before; then nothing changes. Which seed it is shows in no reply
-/// and no effect: the order of iteration is a function of the operations alone.
+/// False if some were made before, or a seed was given before; then nothing changes. Which seed it is shows in no effect,
+/// since the order of iteration is a function of the operations alone, and in no reply but those of scans. Who resumes
+/// a scan in another process, or after a restart, needs the same seed there.
 pub fn seed_collections(seed: u64) -> bool {
     SEEDS.set(Seeds::new(seed)).is_ok()
 }

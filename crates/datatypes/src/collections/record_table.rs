@@ -1,8 +1,8 @@
 //! Records with unique keys, numbered without gaps, found by key through a hash index.
 //!
-//! Removing a record moves the last one to its position. So the positions are a function of the operations, a
-//! random position is a random record, and a scan that walks positions downwards misses nothing that stays in
-//! the table: a record only ever moves to a lower position, and a new one appears above all others.
+//! Removing a record moves the last one to its position. So the positions are a function of the operations, and a
+//! random position is a random record. A scan goes by hashes instead ([`visit`]), which undoing and redoing operations
+//! does not change.
 
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
@@ -12,6 +12,7 @@ use foldhash::quality::SeedableRandomState;
 use super::arena::{Arena, Handle};
 use super::index::Index;
 use super::paged::{PAGE_OF_HANDLES, Paged};
+use super::visit;
 
 /// How a record contains its key.
 pub(super) trait Format {
@@ -141,15 +142,21 @@ impl<F: Format> RecordTable<F> {
         *self = compacted;
     }
 
-    /// Resumes a scan: calls `visit` for up to `count` records and returns the next cursor, 0 at the end. A scan
-    /// starts with cursor 0. Records that stay in the table from start to end are visited at least once.
+    /// Resumes a scan: calls `visit` for about `count` records and returns the next cursor, 0 at the end. A scan
+    /// starts with cursor 0. Records that are in the table at every call are visited once ([`visit`]).
     pub(super) fn scan<'a>(&'a self, cursor: u64, count: usize, mut visit: impl FnMut(&'a [u8])) -> u64 {
-        let end = if cursor == 0 { self.len() as u64 } else { cursor.min(self.len() as u64) };
-        let start = end.saturating_sub(count.max(1) as u64);
-        for position in (start..end).rev() {
-            visit(self.record(position as u32));
+        let (mut from, mut left) = (cursor, count.max(1));
+        while from < visit::END && left > 0 {
+            let (shard, positions) = self.index.shard_at(from);
+            let end = visit::pieces_end(&shard, positions.len(), from, left);
+            let is_next =
+                |position: &u32| (from..end).contains(&visit::place(self.hash(self.key(*position))));
+            let mut found: Vec<u32> = positions.filter(is_next).collect();
+            found.sort_unstable();
+            found.iter().for_each(|position| visit(self.record(*position)));
+            (from, left) = (end, left.saturating_sub(found.len()));
         }
-        start
+        if from < visit::END { from } else { 0 }
     }
 
     #[cfg(test)]

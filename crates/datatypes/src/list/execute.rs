@@ -47,8 +47,35 @@ pub fn prepare<'a>(
                 None => sink.null(),
             }
         }
+        Operation::Position { value, rank, count, max_len } => {
+            let found = positions(state, value, *rank, count.unwrap_or(1), *max_len);
+            match (count, found.first()) {
+                (None, Some(position)) => sink.integer(*position as i64),
+                (None, None) => sink.null(),
+                (Some(_), _) => {
+                    sink.array(found.len());
+                    found.iter().for_each(|position| sink.integer(*position as i64));
+                }
+            }
+        }
     }
     None
+}
+
+/// Where elements are equal to `value`, beginning with the one of this rank. Of counts, 0 means all.
+fn positions(state: Option<&ChunkedList>, value: &[u8], rank: i64, count: u64, max_len: u64) -> Vec<usize> {
+    let Some(list) = state else { return Vec::new() };
+    let limit =
+        |count: u64| if count == 0 { usize::MAX } else { usize::try_from(count).unwrap_or(usize::MAX) };
+    let equal = |(_, element): &(usize, &[u8])| *element == value;
+    let skipped = limit(rank.unsigned_abs().max(1)) - 1;
+    let position = |(position, _)| position;
+    if rank < 0 {
+        let compared = (0..list.len()).rev().zip(list.iter().rev()).take(limit(max_len));
+        return compared.filter(equal).skip(skipped).take(limit(count)).map(position).collect();
+    }
+    let compared = list.iter().enumerate().take(limit(max_len));
+    compared.filter(equal).skip(skipped).take(limit(count)).map(position).collect()
 }
 
 fn pop<'a>(

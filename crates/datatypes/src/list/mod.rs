@@ -92,6 +92,17 @@ pub enum Operation<'a> {
         /// The value.
         value: &'a [u8],
     },
+    /// The index of an element equal to `value`, or null; with a count an array of indexes.
+    Position {
+        /// The value.
+        value: &'a [u8],
+        /// Which of the equal elements is the first that counts: 1 for the first from the front, -1 for the last.
+        rank: i64,
+        /// How many indexes; 0 for all.
+        count: Option<u64>,
+        /// How many elements are compared; 0 for all.
+        max_len: u64,
+    },
 }
 
 /// A mutation of a list. Places outside the list mean nothing.
@@ -149,6 +160,7 @@ borrowed_enum!(Operation, "list operation tag", {
     6 => Trim { start, stop },
     7 => Remove { count, value },
     8 => InsertBeside { before, pivot, value },
+    9 => Position { value, rank, count, max_len },
 });
 
 borrowed_enum!(Effect, "list effect tag", {
@@ -163,7 +175,13 @@ borrowed_enum!(Effect, "list effect tag", {
 impl<'a> Operation<'a> {
     /// True when it can never have an effect.
     pub fn is_read(&self) -> bool {
-        matches!(self, Operation::Range { .. } | Operation::Length | Operation::Index { .. })
+        matches!(
+            self,
+            Operation::Range { .. }
+                | Operation::Length
+                | Operation::Index { .. }
+                | Operation::Position { .. }
+        )
     }
 
     /// What its result, and the choice of its effect, reveal at most.

@@ -1,8 +1,8 @@
 //! Evaluating operations.
 
 use super::bounds::{lex_ranks, score_ranks};
-use super::{draw, near};
 use super::{AddFlags, Effect, End, Operation, RangeBy, ScoredItems};
+use super::{near, visits};
 use crate::collections::ScoredTree;
 use crate::items::{count_distinct, has_duplicates};
 use crate::{Context, Items};
@@ -62,13 +62,16 @@ pub fn prepare<'a>(
             sink.integer(state.map_or(0, |state| lex_ranks(state, *min, *max).len()) as i64);
         }
         Operation::Random { count, with_scores } => {
-            draw::random(state, *count, *with_scores, context.random, sink);
+            visits::random(state, *count, *with_scores, context.random, sink);
         }
         Operation::Positions { members } => near::positions(state, members, sink),
         Operation::Geohashes { members } => near::geohashes(state, members, sink),
         Operation::Distance { from, to, unit } => near::distance(score(from), score(to), *unit, sink),
         Operation::Search { search, listing } => near::list(state, search, *listing, sink),
-        Operation::SearchScores { search, by_distance } => near::list_scores(state, search, *by_distance, sink),
+        Operation::Scan { cursor, count, pattern } => visits::scan(state, *cursor, *count, pattern, sink),
+        Operation::SearchScores { search, by_distance } => {
+            near::list_scores(state, search, *by_distance, sink)
+        }
     }
     None
 }

@@ -4,10 +4,10 @@
 //! different scores does not (Corrections 60). Negative zero is zero.
 
 mod bounds;
-mod draw;
 mod execute;
 mod items;
 mod near;
+mod visits;
 mod write;
 
 pub use bounds::{LexBound, RangeBy, ScoreBound};
@@ -186,6 +186,15 @@ pub enum Operation<'a> {
         /// The distance in the search's unit, not the score.
         by_distance: bool,
     },
+    /// A piece of the set: the cursor of the next one, "0" after the last, and each member followed by its score.
+    Scan {
+        /// Where the piece begins; 0 for the first one.
+        cursor: u64,
+        /// About how many members are looked at.
+        count: u64,
+        /// Which of them are listed ([`crate::glob`]).
+        pattern: &'a [u8],
+    },
 }
 
 /// A mutation of a scored set.
@@ -230,6 +239,7 @@ borrowed_enum!(Operation, "scored set operation tag", {
     16 => Distance { from, to, unit },
     17 => Search { search, listing },
     18 => SearchScores { search, by_distance },
+    19 => Scan { cursor, count, pattern },
 });
 
 borrowed_enum!(Effect, "scored set effect tag", {

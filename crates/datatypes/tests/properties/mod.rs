@@ -6,10 +6,12 @@
 mod codecs;
 mod combining;
 mod commutativity;
+mod maps;
 mod models;
 mod runner;
 mod strategies;
 mod undo;
+mod visits;
 
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use runner::for_all;

@@ -31,9 +31,8 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// They are no numbers, or it is not on the map.
 pub(super) fn point(call: &Call<'_>, index: usize) -> Result<Point, Error> {
     let (longitude, latitude) = (call.float(index)?, call.float(index + 1)?);
-    Point::new(longitude, latitude).ok_or_else(|| {
-        Error::err(format!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}"))
-    })
+    Point::new(longitude, latitude)
+        .ok_or_else(|| Error::err(format!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}")))
 }
 
 /// The unit that an argument names, in meters.

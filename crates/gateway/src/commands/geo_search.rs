@@ -75,7 +75,10 @@ impl<'a> Options<'a> {
     /// `STORE key` or `STOREDIST key`; how many arguments that is.
     fn parse_destination(&mut self, call: &Call<'a>, index: usize) -> Result<usize, Error> {
         let stores_distances = call.is(index, "STOREDIST");
-        if !(stores_distances || call.is(index, "STORE")) || !call.command.is(WRITE) || index + 1 == call.len() {
+        if !(stores_distances || call.is(index, "STORE"))
+            || !call.command.is(WRITE)
+            || index + 1 == call.len()
+        {
             return Err(Error::syntax());
         }
         (self.destination, self.by_distance) = (Some(call.bytes(index + 1)), stores_distances);
@@ -113,8 +116,7 @@ impl<'a> Options<'a> {
     /// The plan, on the key with this index.
     fn plan(self, call: &Call<'a>, form: Form, key: usize) -> Result<Plan<'a>, Error> {
         if self.destination.is_some() && self.listing != Listing::default() {
-            let what =
-                if form == Form::SearchStore { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+            let what = if form == Form::SearchStore { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
             let text = format!("{what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options");
             return Err(Error::err(text));
         }

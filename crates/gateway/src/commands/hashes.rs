@@ -1,5 +1,6 @@
 //! Commands on hashes: dicts.
 
+use crate::commands::visits::{self, Piece, random_count};
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
@@ -23,6 +24,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("hkeys", 2, READONLY, "2.0.0", "Lists the fields of a hash", Data(fields)).keys(1, 1, 1),
     Command::new("hvals", 2, READONLY, "2.0.0", "Lists the values of a hash", Data(values)).keys(1, 1, 1),
     Command::new("hstrlen", 3, READONLY | FAST, "3.2.0", "Tells the length of a field's value", Data(field_length)).keys(1, 1, 1),
+    Command::new("hrandfield", -2, READONLY, "6.2.0", "Reads fields at random", Data(random)).keys(1, 1, 1),
+    Command::new("hscan", -3, READONLY, "2.8.0", "Visits the fields of a hash piece by piece", Data(scan)).keys(1, 1, 1),
 ];
 
 fn put<'a>(call: &Call<'a>, reply: PutReply) -> Result<Plan<'a>, Error> {
@@ -82,4 +85,30 @@ fn values<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 fn field_length<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Dict(Operation::FieldLength { field: call.bytes(2) }))
+}
+
+fn random<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    /// Redis asks for as many strings.
+    const MAX_PAIRS: i64 = i64::MAX / 2;
+    let (count, values) = match call.len() {
+        2 => (None, false),
+        len => {
+            let count = random_count(call, 2)?;
+            match len {
+                3 => (Some(count), false),
+                4 if !call.is(3, "WITHVALUES") => return Err(Error::syntax()),
+                4 if count > MAX_PAIRS => return Err(Error::err("value is out of range")),
+                4 => (Some(count), true),
+                _ => return Err(Error::syntax()),
+            }
+        }
+    };
+    call.one(Dict(Operation::Random { count, values }))
+}
+
+fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    visits::plan(call, true, Dict(Operation::Length), |piece| {
+        let Piece { cursor, count, pattern, no_values } = piece;
+        Dict(Operation::Scan { cursor, count, pattern, values: !no_values })
+    })
 }

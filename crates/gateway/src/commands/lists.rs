@@ -1,5 +1,6 @@
 //! Commands on lists.
 
+use crate::commands::list_moves;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
@@ -23,6 +24,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("ltrim", 4, WRITE, "1.0.0", "Removes all elements but a range", Data(trim)).keys(1, 1, 1),
     Command::new("lrem", 4, WRITE, "1.0.0", "Removes elements equal to a value", Data(remove)).keys(1, 1, 1),
     Command::new("linsert", 5, WRITE | DENYOOM, "2.2.0", "Inserts an element beside another", Data(insert)).keys(1, 1, 1),
+    Command::new("lpos", -3, READONLY, "6.0.6", "Tells the indexes of elements equal to a value", Data(position)).keys(1, 1, 1),
+    Command::new("lmove", 5, WRITE | DENYOOM, "6.2.0", "Moves an element from an end of a list to an end of a list", Data(list_moves::between)).keys(1, 2, 1),
+    Command::new("rpoplpush", 3, WRITE | DENYOOM, "1.2.0", "Moves an element from the back of a list to the front of a list", Data(list_moves::back_to_front)).keys(1, 2, 1),
+    Command::new("lmpop", -4, WRITE, "7.0.0", "Removes elements from the first list that has any", Data(list_moves::pop_first)).counted_keys(1),
 ];
 
 fn push<'a>(call: &Call<'a>, end: End, only_if_exists: bool) -> Result<Plan<'a>, Error> {
@@ -92,4 +97,34 @@ fn insert<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         return Err(Error::syntax());
     }
     call.one(List(Operation::InsertBeside { before, pivot: call.bytes(3), value: call.bytes(4) }))
+}
+
+fn position<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let (mut rank, mut count, mut max_len) = (1, None, 0);
+    for index in (3..call.len()).step_by(2) {
+        let at_least_zero =
+            |name| call.count(index + 1).map_err(|_| Error::err(format!("{name} can't be negative")));
+        match () {
+            () if index + 1 == call.len() => return Err(Error::syntax()),
+            () if call.is(index, "RANK") => rank = nonzero_rank(call, index + 1)?,
+            () if call.is(index, "COUNT") => count = Some(at_least_zero("COUNT")?),
+            () if call.is(index, "MAXLEN") => max_len = at_least_zero("MAXLEN")?,
+            () => return Err(Error::syntax()),
+        }
+    }
+    call.one(List(Operation::Position { value: call.bytes(2), rank, count, max_len }))
+}
+
+fn nonzero_rank(call: &Call<'_>, index: usize) -> Result<i64, Error> {
+    match call.integer(index)? {
+        0 => Err(Error::err(
+            "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start \
+             from the end of the list",
+        )),
+        i64::MIN => {
+            let most = i64::MAX;
+            Err(Error::err(format!("value is out of range, value must between -{most} and {most}")))
+        }
+        rank => Ok(rank),
+    }
 }

@@ -60,7 +60,13 @@ struct Options {
 }
 
 impl Options {
-    fn parse(call: &Call<'_>, keys: usize, mut index: usize, of: Combination, wanted: Wanted) -> Result<Self, Error> {
+    fn parse(
+        call: &Call<'_>,
+        keys: usize,
+        mut index: usize,
+        of: Combination,
+        wanted: Wanted,
+    ) -> Result<Self, Error> {
         let mut options =
             Options { weights: vec![1.0; keys], aggregate: Aggregate::Sum, with_scores: false, limit: 0 };
         let has_scores = of != Combination::Difference && wanted != Wanted::Count;
@@ -85,8 +91,7 @@ impl Options {
                 () if wanted == Wanted::List && call.is(index, "WITHSCORES") => options.with_scores = true,
                 () if wanted == Wanted::Count && behind >= 1 && call.is(index, "LIMIT") => {
                     index += 1;
-                    options.limit =
-                        call.count(index).map_err(|_| Error::err("LIMIT can't be negative"))?;
+                    options.limit = call.count(index).map_err(|_| Error::err("LIMIT can't be negative"))?;
                 }
                 () => return Err(Error::syntax()),
             }

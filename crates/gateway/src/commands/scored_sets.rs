@@ -1,15 +1,15 @@
 //! Commands on sorted sets, ranges apart: scored sets.
 
+use super::visits::{self, Piece};
 use super::{scored_combined as combined, scored_ranges as ranges, scored_turns as turns};
+use crate::combine::Combine;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::ScoredSet;
 use datatypes::scored_set::{AddFlags, End, Operation, ScoredItems};
+use protocol::Step;
 use types::Error;
-
-/// The most members that one ZRANDMEMBER repeats. Redis would fill its memory.
-const MAX_REPEATED: i64 = 10_000_000;
 
 /// The table's entries.
 #[rustfmt::skip]
@@ -37,6 +37,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("zpopmax", -2, WRITE | FAST, "5.0.0", "Removes the members with the highest scores", Data(pop_max)).keys(1, 1, 1),
     Command::new("zmpop", -4, WRITE, "7.0.0", "Removes the members with the lowest or the highest scores from the first sorted set that has any", Data(turns::pop)).counted_keys(1),
     Command::new("zrandmember", -2, READONLY, "6.2.0", "Reads members at random", Data(random)).keys(1, 1, 1),
+    Command::new("zscan", -3, READONLY, "2.8.0", "Visits the members piece by piece", Data(scan)).keys(1, 1, 1),
     Command::new("zrangestore", -5, WRITE | DENYOOM, "6.2.0", "Stores a range of members by place, score or name", Data(ranges::store)).keys(1, 2, 1),
     Command::new("zunion", -3, READONLY, "6.2.0", "Unites sorted sets", Data(combined::union)).counted_keys(1),
     Command::new("zinter", -3, READONLY, "6.2.0", "Intersects sorted sets", Data(combined::intersection)).counted_keys(1),
@@ -134,19 +135,26 @@ fn random<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     if call.len() == 2 {
         return call.one(ScoredSet(Operation::Random { count: None, with_scores: false }));
     }
-    let count = call.integer(2)?;
+    let count = visits::random_count(call, 2)?;
     let with_scores = call.len() > 3;
-    if count == i64::MIN {
-        let most = i64::MAX;
-        return Err(Error::err(format!("value is out of range, value must between -{most} and {most}")));
-    }
     if call.len() > 4 || (with_scores && !call.is(3, "WITHSCORES")) {
         return Err(Error::syntax());
     }
-    if count < -MAX_REPEATED || (with_scores && count > i64::MAX / 2) {
+    if with_scores && count > i64::MAX / 2 {
         return Err(Error::err("value is out of range"));
     }
     call.one(ScoredSet(Operation::Random { count: Some(count), with_scores }))
+}
+
+fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let plan = visits::plan(call, false, ScoredSet(Operation::Length), |piece| {
+        let Piece { cursor, count, pattern, .. } = piece;
+        ScoredSet(Operation::Scan { cursor, count, pattern })
+    })?;
+    Ok(match plan {
+        Plan::One(operation) => Plan::Many { steps: vec![Step::Key(operation)], combine: Combine::Texts },
+        plan => plan,
+    })
 }
 
 fn pop<'a>(call: &Call<'a>, end: End) -> Result<Plan<'a>, Error> {

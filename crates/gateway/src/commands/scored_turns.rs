@@ -1,6 +1,7 @@
 //! Commands on sorted sets that read before they write: what a read lists is stored, or the first set that has members
 //! loses some.
 
+use super::visits;
 use crate::plan::{Call, Plan};
 use crate::turns::{self, On, Turns, first_error};
 use datatypes::Operation::{Key, ScoredSet};
@@ -8,7 +9,6 @@ use datatypes::collections::ScoredTree;
 use datatypes::scored_set::{End, Operation};
 use datatypes::{Cell, Operation as Any, Value, key};
 use protocol::Step;
-use resp::parse_integer;
 use std::borrow::Cow;
 use types::{Error, Reader, Reply, ReplyBuf, ReplySink};
 
@@ -92,12 +92,7 @@ struct PopFirst {
 
 /// ZMPOP
 pub(crate) fn pop<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let positive = |index: usize| {
-        let number = parse_integer(call.bytes(index)).filter(|number| *number > 0);
-        number.and_then(|number| usize::try_from(number).ok())
-    };
-    let keys = positive(1).ok_or_else(|| Error::err("numkeys should be greater than 0"))?;
-    let place = keys.checked_add(2).filter(|place| *place < call.len()).ok_or_else(Error::syntax)?;
+    let (keys, place) = visits::counted_keys(call, Error::syntax)?;
     let end = match () {
         () if call.is(place, "MIN") => End::Min,
         () if call.is(place, "MAX") => End::Max,
@@ -106,12 +101,13 @@ pub(crate) fn pop<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let count = match call.len() - place {
         1 => 1,
         3 if call.is(place + 1, "COUNT") => {
-            positive(place + 2).ok_or_else(|| Error::err("count should be greater than 0"))?
+            let count = call.count(place + 2).ok().filter(|count| *count > 0);
+            count.ok_or_else(|| Error::err("count should be greater than 0"))?
         }
         _ => return Err(Error::syntax()),
     };
-    let keys = (2..place).map(|index| call.bytes(index).into()).collect();
-    Ok(turns::plan(PopFirst { keys, end, count: count as u64, chosen: None }))
+    let keys = keys.map(Into::into).collect();
+    Ok(turns::plan(PopFirst { keys, end, count, chosen: None }))
 }
 
 impl Turns for PopFirst {

@@ -5,9 +5,9 @@ use crate::control::Control;
 use crate::describe;
 use crate::documents::Documents;
 use crate::flow::Flow;
-use crate::glob;
 use crate::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, READONLY, STALE, WRITE};
 use crate::table::{self, Command, FAMILIES, Handler, Handler::Data, Handler::Flow as Steer, Handler::Local};
+use datatypes::glob;
 use types::{Error, ReplySink};
 
 /// The table's entries.

@@ -1,6 +1,8 @@
 //! Commands on sets.
 
 use crate::combine::Combine;
+use crate::commands::set_stores;
+use crate::commands::visits::{self, Piece, random_count};
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data};
@@ -8,9 +10,6 @@ use datatypes::Operation::Set;
 use datatypes::set::Operation;
 use protocol::Step;
 use types::Error;
-
-/// The most members that one SRANDMEMBER repeats. Redis would fill its memory.
-const MAX_REPEATED: i64 = 10_000_000;
 
 /// The table's entries.
 #[rustfmt::skip]
@@ -26,6 +25,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("sinter", -2, READONLY, "1.0.0", "Intersects sets", Data(intersection)).keys(1, -1, 1),
     Command::new("sunion", -2, READONLY, "1.0.0", "Unites sets", Data(union)).keys(1, -1, 1),
     Command::new("sdiff", -2, READONLY, "1.0.0", "Subtracts sets from the first", Data(difference)).keys(1, -1, 1),
+    Command::new("sintercard", -3, READONLY, "7.0.0", "Counts the members that all sets have", Data(set_stores::intersection_size)).counted_keys(1),
+    Command::new("sinterstore", -3, WRITE | DENYOOM, "1.0.0", "Intersects sets and keeps the result", Data(set_stores::store_intersection)).keys(1, -1, 1),
+    Command::new("sunionstore", -3, WRITE | DENYOOM, "1.0.0", "Unites sets and keeps the result", Data(set_stores::store_union)).keys(1, -1, 1),
+    Command::new("sdiffstore", -3, WRITE | DENYOOM, "1.0.0", "Subtracts sets from the first and keeps the result", Data(set_stores::store_difference)).keys(1, -1, 1),
+    Command::new("smove", 4, WRITE | FAST, "1.0.0", "Moves a member from one set to another", Data(set_stores::between)).keys(1, 2, 1),
+    Command::new("sscan", -3, READONLY, "2.8.0", "Visits the members of a set piece by piece", Data(scan)).keys(1, 1, 1),
 ];
 
 fn add<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -64,15 +69,7 @@ fn pop<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 fn random<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let count = match call.len() {
         2 => None,
-        3 => match call.integer(2)? {
-            i64::MIN => {
-                let most = i64::MAX;
-                let text = format!("value is out of range, value must between -{most} and {most}");
-                return Err(Error::err(text));
-            }
-            count if count < -MAX_REPEATED => return Err(Error::err("value is out of range")),
-            count => Some(count),
-        },
+        3 => Some(random_count(call, 2)?),
         _ => return Err(Error::syntax()),
     };
     call.one(Set(Operation::Random { count }))
@@ -95,4 +92,11 @@ fn union<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 fn difference<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     combined(call, Combine::Difference)
+}
+
+fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    visits::plan(call, false, Set(Operation::Length), |piece| {
+        let Piece { cursor, count, pattern, .. } = piece;
+        Set(Operation::Scan { cursor, count, pattern })
+    })
 }

@@ -64,7 +64,69 @@ pub(super) fn perform_dict(
                 }
             }
         }
+        Dict::Scan { cursor, pattern, values, .. } => {
+            let wanted = |field: &Bytes| datatypes::glob::matches(pattern, field, false);
+            let fields: BTreeSet<Bytes> = state.keys().filter(|field| wanted(field)).cloned().collect();
+            piece(fields, *cursor, actual, |listed| match values {
+                false => listed.to_vec(),
+                true => listed
+                    .chunks(2)
+                    .map(|pair| {
+                        assert_eq!(state.get(&pair[0]), Some(&pair[1]));
+                        pair[0].clone()
+                    })
+                    .collect(),
+            })
+        }
+        Dict::Random { count, values } => random_fields(state, *count, *values, &bulks(actual)),
     }
+}
+
+fn random_fields(
+    state: &BTreeMap<Bytes, Bytes>,
+    count: Option<i64>,
+    values: bool,
+    chosen: &[Bytes],
+) -> ReplyBuf {
+    let fields: Vec<&Bytes> = chosen.iter().step_by(1 + usize::from(values)).collect();
+    assert!(fields.iter().all(|field| state.contains_key(*field)));
+    let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
+    let asked = count.unwrap_or(1).unsigned_abs() as usize;
+    assert_eq!(fields.len(), if negative { asked } else { asked.min(state.len()) });
+    assert!(negative || fields.iter().collect::<BTreeSet<_>>().len() == fields.len());
+    if !values || state.is_empty() {
+        return listing(chosen, count.is_some().then_some(ReplyBuf::array));
+    }
+    expect(|reply| {
+        reply.pairs(fields.len());
+        for field in fields {
+            reply.pair();
+            reply.bulk(field);
+            reply.bulk(&state[field]);
+        }
+    })
+}
+
+/// The reply is a piece of a scan of these elements: all of them if it is the first and the last one, else some, each of
+/// them once. `elements` takes them from what is listed.
+fn piece(
+    wanted: BTreeSet<Bytes>,
+    cursor: u64,
+    actual: &ReplyBuf,
+    elements: impl FnOnce(&[Bytes]) -> Vec<Bytes>,
+) -> ReplyBuf {
+    let bulks = bulks(actual);
+    let (next, listed) = bulks.split_first().expect("a cursor comes first");
+    let found = elements(listed);
+    let distinct: BTreeSet<Bytes> = found.iter().cloned().collect();
+    assert!(distinct.len() == found.len() && distinct.is_subset(&wanted));
+    assert!(cursor != 0 || next != b"0" || distinct == wanted, "a scan of one piece is complete");
+    expect(|reply| {
+        reply.array(2);
+        reply.bulk(next);
+        reply.array(listed.len());
+        listed.iter().for_each(|bytes| reply.bulk(bytes));
+    })
 }
 
 /// The reply lists these byte strings, in whatever order.
@@ -106,6 +168,10 @@ pub(super) fn perform_set(state: &mut BTreeSet<Bytes>, operation: &Set<'_>, actu
             assert!(chosen.iter().all(|member| state.contains(member)));
             assert!(negative || chosen.iter().collect::<BTreeSet<_>>().len() == chosen.len());
             listing(&chosen, count.is_some().then_some(ReplyBuf::array))
+        }
+        Set::Scan { cursor, pattern, .. } => {
+            let wanted = |member: &&Bytes| datatypes::glob::matches(pattern, member, false);
+            piece(state.iter().filter(wanted).cloned().collect(), *cursor, actual, <[Bytes]>::to_vec)
         }
     }
 }

@@ -57,7 +57,37 @@ pub(super) fn perform(state: &mut Vec<Bytes>, operation: &Operation<'_>, _actual
                 }
             }
         }
+        Operation::Position { value, rank, count, max_len } => {
+            let found = positions(state, value, *rank, *max_len);
+            match count {
+                None => expect(|reply| match found.first() {
+                    Some(position) => reply.integer(*position as i64),
+                    None => reply.null(),
+                }),
+                Some(count) => {
+                    let listed = if *count == 0 { found.len() } else { found.len().min(*count as usize) };
+                    expect(|reply| {
+                        reply.array(listed);
+                        found[..listed].iter().for_each(|position| reply.integer(*position as i64));
+                    })
+                }
+            }
+        }
     }
+}
+
+/// The indexes of equal elements from the one of this rank on.
+fn positions(state: &[Bytes], value: &[u8], rank: i64, max_len: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..state.len()).collect();
+    if rank < 0 {
+        order.reverse();
+    }
+    if max_len > 0 {
+        order.truncate(max_len as usize);
+    }
+    order.retain(|index| state[*index] == value);
+    let skipped = usize::try_from(rank.unsigned_abs() - 1).map_or(order.len(), |it| it.min(order.len()));
+    order.split_off(skipped)
 }
 
 fn array(elements: &[Bytes]) -> ReplyBuf {

@@ -1,9 +1,36 @@
-//! Members at random.
+//! Reads of members piece by piece and at random.
 
 use super::execute::{reply_entry, reply_length};
 use crate::collections::ScoredTree;
+use crate::glob;
 use crate::set::sample;
 use types::{ReplySink, Rng};
+
+/// Replies the piece at a cursor with about so many members.
+pub(super) fn scan(
+    state: Option<&ScoredTree>,
+    cursor: u64,
+    count: u64,
+    pattern: &[u8],
+    sink: &mut dyn ReplySink,
+) {
+    let mut found = Vec::new();
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let next = state.map_or(0, |state| {
+        state.scan(cursor, count, |score, member| {
+            if glob::matches(pattern, member, false) {
+                found.push((score, member));
+            }
+        })
+    });
+    sink.array(2);
+    sink.bulk(itoa::Buffer::new().format(next).as_bytes());
+    sink.array(2 * found.len());
+    for (score, member) in found {
+        sink.bulk(member);
+        sink.double(score);
+    }
+}
 
 /// Replies members at random; see [`super::Operation::Random`].
 pub(super) fn random(

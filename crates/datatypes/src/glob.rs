@@ -4,7 +4,7 @@
 ///
 /// A `*` is first taken as nothing and then, when what follows does not match, as one byte more. Only the last `*`
 /// is ever reconsidered, which suffices because every other element takes exactly one byte.
-pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut pattern_at, mut text_at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while text_at < text.len() {

@@ -1,0 +1,73 @@
+//! Reads of a dict's fields piece by piece and at random.
+
+use crate::Items;
+use crate::collections::PackedMap;
+use crate::glob;
+use crate::set::{reply_piece, sample};
+use types::{ReplySink, Rng, put_bytes};
+
+/// Replies the piece at a cursor with about so many fields.
+pub(super) fn scan(
+    state: Option<&PackedMap>,
+    (cursor, count): (u64, u64),
+    pattern: &[u8],
+    values: bool,
+    sink: &mut dyn ReplySink,
+) {
+    let (mut found, mut bytes) = (0, Vec::new());
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let next = state.map_or(0, |state| {
+        state.scan(cursor, count, |field, value| {
+            if glob::matches(pattern, field, false) {
+                put_bytes(&mut bytes, field);
+                found += 1;
+                if values {
+                    put_bytes(&mut bytes, value);
+                    found += 1;
+                }
+            }
+        })
+    });
+    reply_piece(next, &Items::Packed { count: found, bytes: bytes.into() }, sink);
+}
+
+/// Replies fields at random.
+pub(super) fn random(
+    state: Option<&PackedMap>,
+    count: Option<i64>,
+    values: bool,
+    random: &mut Rng,
+    sink: &mut dyn ReplySink,
+) {
+    let Some(count) = count else {
+        return match state.and_then(|state| state.random(random)) {
+            Some((field, _)) => sink.bulk(field),
+            None => sink.null(),
+        };
+    };
+    let Some(state) = state else { return sink.array(0) };
+    let asked = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let replied = if count < 0 { asked } else { asked.min(state.len()) };
+    if values {
+        sink.pairs(replied)
+    } else {
+        sink.array(replied)
+    }
+    let mut reply = |entry: Option<(&[u8], &[u8])>| {
+        let (field, value) = entry.unwrap_or_default();
+        if values {
+            sink.pair();
+        }
+        sink.bulk(field);
+        if values {
+            sink.bulk(value);
+        }
+    };
+    match count {
+        ..0 => (0..asked).for_each(|_| reply(state.random(random))),
+        _ if replied == state.len() => state.iter().for_each(|entry| reply(Some(entry))),
+        _ => sample(state.len(), replied, random)
+            .into_iter()
+            .for_each(|position| reply(state.entry_at(position))),
+    }
+}
