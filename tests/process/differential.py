@@ -12,6 +12,10 @@ from resp import Raw, Reply, encode
 from sequences import CONNECTIONS, Step
 
 UNORDERED = {b"SMEMBERS", b"SUNION", b"SINTER", b"SDIFF", b"HKEYS", b"HVALS", b"KEYS"}
+# Visits piece by piece, and which argument is the cursor.
+SCANS = {b"SCAN": 1, b"HSCAN": 2, b"SSCAN": 2}
+# Random choices, and what lists what they may choose.
+LISTINGS = {b"SPOP": b"SMEMBERS", b"SRANDMEMBER": b"SMEMBERS", b"HRANDFIELD": b"HKEYS"}
 UNORDERED_PAIRS = {b"HGETALL", b"CONFIG"}
 # What these say belongs to the server that says it; only the kind of reply must agree.
 OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
@@ -155,10 +159,11 @@ class Play:
             self.connections[step.connection] = self._connect()
 
     def _random(self, step: Step, connection: Connection) -> bool:
-        """SPOP and SRANDMEMBER: equally many members of the set; what SPOP leaves is made equal again."""
+        """SPOP, SRANDMEMBER and HRANDFIELD: equally many members; what SPOP leaves is made equal again."""
         pair = (connection.ours, connection.theirs)
         key = step.arguments[1] if len(step.arguments) > 1 else b""
-        before = [ask(raw, b"SMEMBERS", key) for raw in pair]
+        listing = LISTINGS[step.arguments[0].upper()]
+        before = [ask(raw, listing, key) for raw in pair]
         replies = [ask(raw, *step.arguments) for raw in pair]
         self.compared += 1
         ours, theirs = replies
@@ -166,7 +171,8 @@ class Play:
             if not agrees(step.arguments, ours, theirs):
                 raise Mismatch(disagreement(step, ours, theirs))
             return ours is not CLOSED
-        chosen = [reply.texts() if reply.items is not None else [reply.text] for reply in replies]
+        with_values = len(step.arguments) > 3
+        chosen = [chosen_names(reply, with_values) for reply in replies]
         members, removes = set(before[0].texts()), step.arguments[0].upper() == b"SPOP"
         distinct = removes or not (len(step.arguments) > 2 and step.arguments[2].startswith(b"-"))
         plausible = ours.kind == theirs.kind and len(chosen[0]) == len(chosen[1]) and members.issuperset(chosen[0])
@@ -187,7 +193,7 @@ class Play:
                 ask(connection.theirs, name, key, *sorted(members))
 
     def _scan(self, step: Step, connection: Connection) -> bool:
-        """SCAN: whatever the pieces, both visit the same keys."""
+        """SCAN and its like: whatever the pieces, both visit the same keys or elements."""
         pair = (connection.ours, connection.theirs)
         ours, theirs = (ask(raw, *step.arguments) for raw in pair)
         self.compared += 1
@@ -195,7 +201,7 @@ class Play:
             if not agrees(step.arguments, ours, theirs):
                 raise Mismatch(disagreement(step, ours, theirs))
             return ours is not CLOSED
-        if step.arguments[1] == b"0":
+        if step.arguments[SCANS[step.arguments[0].upper()]] == b"0":
             visited = [visit_all(raw, reply, step.arguments) for raw, reply in zip(pair, (ours, theirs))]
             if visited[0] != visited[1]:
                 raise Mismatch(f"{step}\n  anabranch visits {visited[0]}\n  redis visits     {visited[1]}")
@@ -203,15 +209,28 @@ class Play:
 
 
 def visit_all(raw: Raw, reply: Reply, arguments: tuple) -> list[bytes]:
-    """All keys that a SCAN visits from its first reply on."""
-    keys = set()
+    """All that a SCAN or the like visits from its first reply on: keys, members, fields with their values."""
+    keys, place = set(), SCANS[arguments[0].upper()]
     for _ in range(10_000):
         cursor, piece = reply.items
-        keys.update(piece.texts())
+        keys.update(elements(arguments, piece))
         if cursor.text == b"0":
             return sorted(keys)
-        reply = ask(raw, arguments[0], cursor.text, *arguments[2:])
+        reply = ask(raw, *arguments[:place], cursor.text, *arguments[place + 1 :])
     raise Mismatch(f"{arguments} does not end")
+
+
+def elements(arguments: tuple, piece: Reply) -> list:
+    return pairs(piece) if arguments[0].upper() == b"HSCAN" else raws(piece)
+
+
+def chosen_names(reply: Reply, with_values: bool) -> list[bytes]:
+    """The members or fields that a reply names, without the values beside them."""
+    if reply.items is None:
+        return [reply.text]
+    if any(item.items is not None for item in reply.items):
+        return [item.items[0].text for item in reply.items]
+    return reply.texts()[::2] if with_values else reply.texts()
 
 
 def special(step: Step) -> str | None:
@@ -219,9 +238,9 @@ def special(step: Step) -> str | None:
     name = step.arguments[0].upper()
     if step.arguments[-1].startswith(b"{client "):
         return "client"
-    if name in (b"SPOP", b"SRANDMEMBER"):
+    if name in LISTINGS:
         return "random"
-    if name == b"SCAN" and len(step.arguments) > 1:
+    if len(step.arguments) > SCANS.get(name, len(step.arguments)):
         return "scan"
     if name == b"HELLO":
         return "hello"
@@ -250,7 +269,7 @@ def agrees(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
     same_kind = ours.kind == theirs.kind
     if name in UNORDERED:
         return same_kind and sorted(raws(ours)) == sorted(raws(theirs))
-    if name == b"SCAN" and same_kind:
+    if name in SCANS and same_kind:
         return agree_on_scan(arguments, ours, theirs)
     if name in UNORDERED_PAIRS:
         return same_kind and sorted(pairs(ours)) == sorted(pairs(theirs))
@@ -266,9 +285,10 @@ def agrees(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
 def agree_on_scan(arguments: tuple, ours: Reply, theirs: Reply) -> bool:
     """In a transaction: the same keys where both visit all of them at once, else another piece each."""
     (our_next, our_keys), (their_next, their_keys) = ours.items, theirs.items
-    if (arguments[1], our_next.text, their_next.text) != (b"0", b"0", b"0"):
+    cursor = arguments[SCANS[arguments[0].upper()]]
+    if (cursor, our_next.text, their_next.text) != (b"0", b"0", b"0"):
         return our_keys.kind == their_keys.kind
-    return sorted(set(raws(our_keys))) == sorted(set(raws(their_keys)))
+    return sorted(set(elements(arguments, our_keys))) == sorted(set(elements(arguments, their_keys)))
 
 
 def raws(reply: Reply) -> list[bytes]:

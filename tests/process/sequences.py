@@ -62,8 +62,11 @@ TEMPLATES = {
         HLEN <hash>
         HSTRLEN <hash> <field>
         HINCRBY <hash> <field> <integer>
+        HINCRBYFLOAT <hash> <field> <float>
         HKEYS <hash>
         HVALS <hash>
+        HSCAN <hash> {0|<count>} {MATCH <pattern>|} {COUNT <count>|}
+        HRANDFIELD <hash> {<count>|-3|} {WITHVALUES|}
     """,
     "lists": """
         LPUSH <list> <value>+
@@ -80,6 +83,10 @@ TEMPLATES = {
         LTRIM <list> <index> <index>
         LREM <list> <index> <value>
         LINSERT <list> {BEFORE|AFTER} <value> <value>
+        LPOS <list> <value> {RANK <index>|} {COUNT <count>|} {MAXLEN <count>|}
+        LMOVE <list> <list> {LEFT|RIGHT} {LEFT|RIGHT}
+        RPOPLPUSH <list> <list>
+        LMPOP {1|2|3} <list>+ {LEFT|RIGHT} {COUNT <count>|}
     """,
     "sets": """
         SADD <set> <member>+
@@ -93,6 +100,12 @@ TEMPLATES = {
         SINTER <set>+
         SUNION <set>+
         SDIFF <set>+
+        SINTERCARD {1|2|3} <set>+ {LIMIT <count>|}
+        SINTERSTORE <set> <set>+
+        SUNIONSTORE <set> <set>+
+        SDIFFSTORE <set> <set>+
+        SMOVE <set> <set> <member>
+        SSCAN <set> {0|<count>} {MATCH <pattern>|} {COUNT <count>|}
     """,
     "sorted sets": """
         ZADD <zset> (<score> <member>)+
@@ -325,6 +338,7 @@ CHOICES = {
     "lex": LEX,
     "pattern": PATTERNS,
     "integer": [b"1", b"-1", b"10", b"0", b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"],
+    "float": [b"1", b"-1.5", b"0.1", b"1e3", b"3.0e-3", b"inf", b"nan", b"9223372036854775807", b"abc"],
     "index": [b"0", b"1", b"2", b"-1", b"-2", b"5", b"-100", b"100"],
     "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
     "script": SCRIPTS,

@@ -8,7 +8,7 @@ use crate::codec::{borrowed_enum, wire_fields};
 use crate::collections::PackedMap;
 use crate::items::count_distinct;
 use crate::observation::Footprint;
-use crate::register::parse_integer;
+use crate::register::{LongDouble, Parsed, parse_integer};
 use crate::{Aspect, Context, Items, Kind, Observation};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub enum PutReply {
     Status,
 }
 wire_enum!(PutReply { 0 => Added, 1 => Status });
-wire_fields!(PutReply);
+wire_fields!(PutReply, LongDouble);
 
 /// An operation on a dict.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +102,14 @@ pub enum Operation<'a> {
         /// Makes a pair of each field and its value; not without a count.
         values: bool,
     },
+    /// Adds to a field in Redis's floating-point numbers and writes the sum, which is replied: what others add at the same
+    /// time rounds, so it is no addition of its own. Refused when the value is no number or the sum is infinite.
+    IncrementFloat {
+        /// The field.
+        field: &'a [u8],
+        /// The summand.
+        by: LongDouble,
+    },
 }
 
 /// A mutation of a dict.
@@ -142,6 +150,7 @@ borrowed_enum!(Operation, "dict operation tag", {
     11 => Increment { field, by },
     12 => Scan { cursor, count, pattern, values },
     13 => Random { count, values },
+    14 => IncrementFloat { field, by },
 });
 
 borrowed_enum!(Effect, "dict effect tag", {
@@ -159,6 +168,7 @@ impl<'a> Operation<'a> {
                 | Operation::PutIfAbsent { .. }
                 | Operation::Delete { .. }
                 | Operation::Increment { .. }
+                | Operation::IncrementFloat { .. }
         )
     }
 
@@ -172,7 +182,8 @@ impl<'a> Operation<'a> {
             | Operation::Get { field }
             | Operation::Contains { field }
             | Operation::FieldLength { field }
-            | Operation::Increment { field, .. } => Aspect::Elements(Items::one(field)),
+            | Operation::Increment { field, .. }
+            | Operation::IncrementFloat { field, .. } => Aspect::Elements(Items::one(field)),
             Operation::Length => Aspect::Size,
             Operation::GetAll
             | Operation::Fields
@@ -262,6 +273,7 @@ pub fn prepare<'a>(
             return (found > 0).then(|| Effect::Remove { fields: fields.clone() });
         }
         Operation::Increment { field, by } => return increment(get(field), field, *by, sink),
+        Operation::IncrementFloat { field, by } => return increment_float(get(field), field, *by, sink),
         Operation::Get { field } => reply_value(get(field), sink),
         Operation::GetMany { fields } => {
             sink.array(fields.len());
@@ -318,6 +330,29 @@ fn increment<'a>(
     };
     sink.integer(sum);
     Some(Effect::Add { field, by })
+}
+
+fn increment_float(
+    current: Option<&[u8]>,
+    field: &[u8],
+    by: LongDouble,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'static>> {
+    let Some(current) = current.map_or(Some(Parsed::Finite(LongDouble::ZERO)), LongDouble::parse) else {
+        sink.error(&Error::err("hash value is not a float"));
+        return None;
+    };
+    let sum = match current {
+        Parsed::Finite(current) => current.plus(by),
+        Parsed::Infinite => None,
+    };
+    let Some(sum) = sum else {
+        sink.error(&Error::err("increment would produce NaN or Infinity"));
+        return None;
+    };
+    let sum = sum.to_text();
+    sink.bulk(&sum);
+    Some(Effect::Put { pairs: Items::collect([field, &sum].into_iter()) })
 }
 
 /// Fields as they were.

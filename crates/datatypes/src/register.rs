@@ -2,6 +2,11 @@
 //!
 //! Blind increments commute with one another; everything else is a read or a write of the whole.
 
+mod big;
+mod long_double;
+
+pub use long_double::{LongDouble, Parsed};
+
 use crate::observation::Footprint;
 use crate::{Aspect, Cell, Context, Kind, Observation, Patch, Value};
 use types::{Error, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};

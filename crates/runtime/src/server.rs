@@ -66,8 +66,6 @@ impl Server {
             options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        // Where a process starts several servers, the first one's choice holds for all.
-        datatypes::collections::seed_collections(fastrand::u64(..));
         let process = Arc::new(recover(options)?);
         process
             .port

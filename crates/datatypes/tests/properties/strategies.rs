@@ -161,7 +161,17 @@ pub fn dict_operation() -> impl Strategy<Value = dict::Operation<'static>> {
             count: chosen.map(|(count, _)| count),
             values: chosen.is_some_and(|(_, values)| values),
         }),
+        2 => (word(), long_double()).prop_map(|(field, by)| O::IncrementFloat { field, by }),
     ]
+}
+
+/// Sums of a few of them are exact.
+fn long_double() -> impl Strategy<Value = register::LongDouble> {
+    let texts: [&[u8]; 4] = [b"1.5", b"-0.25", b"3", b"-2"];
+    select(texts.to_vec()).prop_map(|text| match register::LongDouble::parse(text) {
+        Some(register::Parsed::Finite(number)) => number,
+        other => unreachable!("{other:?} is none of these"),
+    })
 }
 
 /// A cursor, a count and a pattern of a scan.

@@ -6,6 +6,7 @@ use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::Dict;
 use datatypes::dict::{Operation, PutReply};
+use datatypes::register::{LongDouble, Parsed};
 use types::Error;
 
 /// The table's entries.
@@ -21,6 +22,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("hexists", 3, READONLY | FAST, "2.0.0", "Tells whether a field exists", Data(exists)).keys(1, 1, 1),
     Command::new("hlen", 2, READONLY | FAST, "2.0.0", "Counts the fields of a hash", Data(length)).keys(1, 1, 1),
     Command::new("hincrby", 4, WRITE | DENYOOM | FAST, "2.0.0", "Adds to the integer of a field", Data(increment)).keys(1, 1, 1),
+    Command::new("hincrbyfloat", 4, WRITE | DENYOOM | FAST, "2.6.0", "Adds to the number of a field", Data(increment_float)).keys(1, 1, 1),
     Command::new("hkeys", 2, READONLY, "2.0.0", "Lists the fields of a hash", Data(fields)).keys(1, 1, 1),
     Command::new("hvals", 2, READONLY, "2.0.0", "Lists the values of a hash", Data(values)).keys(1, 1, 1),
     Command::new("hstrlen", 3, READONLY | FAST, "3.2.0", "Tells the length of a field's value", Data(field_length)).keys(1, 1, 1),
@@ -73,6 +75,14 @@ fn length<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 fn increment<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Dict(Operation::Increment { field: call.bytes(2), by: call.integer(3)? }))
+}
+
+fn increment_float<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    match LongDouble::parse(call.bytes(3)) {
+        Some(Parsed::Finite(by)) => call.one(Dict(Operation::IncrementFloat { field: call.bytes(2), by })),
+        Some(Parsed::Infinite) => Err(Error::err("value is NaN or Infinity")),
+        None => Err(Error::err("value is not a valid float")),
+    }
 }
 
 fn fields<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

@@ -81,13 +81,13 @@ pub(super) fn between<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 pub(super) fn intersection_size<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let too_many = || Error::err("Number of keys can't be greater than number of args");
     let (keys, next) = counted_keys(call, too_many)?;
-    let limit = match call.len() - next {
-        0 => 0,
-        2 if call.is(next, "LIMIT") => {
-            call.count(next + 1).map_err(|_| Error::err("LIMIT can't be negative"))?
+    let mut limit = 0;
+    for index in (next..call.len()).step_by(2) {
+        if index + 1 == call.len() || !call.is(index, "LIMIT") {
+            return Err(Error::syntax());
         }
-        _ => return Err(Error::syntax()),
-    };
+        limit = call.count(index + 1).map_err(|_| Error::err("LIMIT can't be negative"))?;
+    }
     let steps = keys.map(|key| Step::Key(call.on(key, Set(Operation::Members)))).collect();
     Ok(Plan::Many { steps, combine: Combine::IntersectionSize { limit } })
 }

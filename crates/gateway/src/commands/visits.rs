@@ -36,12 +36,24 @@ pub(crate) fn plan<'a>(
     length: Operation<'static>,
     operation: impl FnOnce(Piece<'a>) -> Operation<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let cursor = std::str::from_utf8(call.bytes(2)).ok().and_then(|text| text.parse().ok());
-    let cursor = cursor.ok_or_else(|| Error::err("invalid cursor"))?;
+    let cursor = parse_cursor(call.bytes(2)).ok_or_else(|| Error::err("invalid cursor"))?;
     match piece(call, cursor, of_hash) {
         Ok(piece) => call.one(operation(piece)),
         Err(error) => Ok(turns::plan(Refusal { key: call.bytes(1).into(), length, error })),
     }
+}
+
+/// What C's `strtoul` reads, without a blank in front: negative numbers wrap, and nothing is 0.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let all_digits = digits.iter().all(u8::is_ascii_digit);
+    let number: u64 = std::str::from_utf8(digits).ok().filter(|_| all_digits)?.parse().ok()?;
+    Some(if negative { number.wrapping_neg() } else { number })
 }
 
 fn piece<'a>(call: &Call<'a>, cursor: u64, of_hash: bool) -> Result<Piece<'a>, Error> {

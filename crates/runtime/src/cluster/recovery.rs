@@ -49,6 +49,9 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     };
     let life = life(&options, &cluster, incarnation)?;
     let seed = catalog.cluster().seed;
+    // Every process of the cluster has the same, after a restart too: a scan of a collection goes on with its cursor
+    // wherever it is read. Where a process starts several servers, the first one's seed holds for all.
+    datatypes::collections::seed_collections(seed.0);
     let locals =
         Arc::new(Locals::new(life.process, incarnation, seed, options.partition_count(), disk.is_none()));
     let indices = 0..catalog.keyspaces().len();

@@ -78,8 +78,28 @@ pub(super) fn perform_dict(
                     .collect(),
             })
         }
+        Dict::IncrementFloat { field, by } => {
+            let current = state.get(*field).map_or(Some(0.0), float);
+            let Some(current) = current else {
+                return expect(|reply| reply.error(&Error::err("hash value is not a float")));
+            };
+            let by = float(&by.to_text()).expect("it is a number");
+            let sum = (current + by).to_string().into_bytes();
+            state.insert(field.to_vec(), sum.clone());
+            expect(|reply| reply.bulk(&sum))
+        }
         Dict::Random { count, values } => random_fields(state, *count, *values, &bulks(actual)),
     }
+}
+
+fn float(bytes: impl AsRef<[u8]>) -> Option<f64> {
+    std::str::from_utf8(bytes.as_ref()).ok()?.parse().ok()
+}
+
+/// True for a sum that has more digits than the model's numbers.
+pub(super) fn is_rounded(state: &BTreeMap<Bytes, Bytes>, operation: &Dict<'_>) -> bool {
+    let Dict::IncrementFloat { field, .. } = operation else { return false };
+    state.get(*field).and_then(float).is_some_and(|value| value.abs() > 1e9)
 }
 
 fn random_fields(

@@ -107,12 +107,13 @@ impl Model {
         }
     }
 
-    /// True where Redis says that the result is unspecified.
+    /// True where Redis says that the result is unspecified, or the model knows no better.
     fn leaves_open(&self, operation: &Operation<'_>) -> bool {
         match (self, operation) {
             (Model::ScoredSet(state), Operation::ScoredSet(operation)) => {
                 scored_set::is_unspecified(state, operation)
             }
+            (Model::Dict(state), Operation::Dict(operation)) => collections::is_rounded(state, operation),
             _ => false,
         }
     }
