@@ -18,11 +18,13 @@ class Difference:
     # The names of the commands whose replies it explains, and how ours begins there.
     commands: tuple[str, ...]
     ours: bytes | tuple[bytes, ...]
+    # How Redis's begins there, where that matters.
+    theirs: bytes | tuple[bytes, ...] = b""
 
     def covers(self, arguments: tuple, ours: bytes, theirs: bytes) -> bool:
         """True if this explains why the replies to a command are not the same."""
         named = arguments[0].upper().decode("latin-1") in self.commands
-        return named and ours != theirs and ours.startswith(self.ours)
+        return named and ours != theirs and ours.startswith(self.ours) and theirs.startswith(self.theirs)
 
 
 INTENDED = [
@@ -164,6 +166,40 @@ INTENDED = [
             b"-ERR Invalid TTL value",
             b"-ERR DUMP payload version or checksum are wrong",
         ),
+    ),
+    Difference(
+        what="several errors in one command on points, or on several sorted sets",
+        redis="looks at keys and members before the options, and at no option of an absent key",
+        anabranch="the arguments are checked before any key is looked at",
+        reason="The same.",
+        example=("GEORADIUSBYMEMBER missing member far km",),
+        commands=(
+            "GEOSEARCH",
+            "GEOSEARCHSTORE",
+            "GEORADIUS",
+            "GEORADIUS_RO",
+            "GEORADIUSBYMEMBER",
+            "GEORADIUSBYMEMBER_RO",
+            "ZUNION",
+            "ZINTER",
+            "ZDIFF",
+            "ZINTERCARD",
+            "ZUNIONSTORE",
+            "ZINTERSTORE",
+            "ZDIFFSTORE",
+        ),
+        ours=b"-ERR ",
+        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"*0", b":0"),
+    ),
+    Difference(
+        what="`ZRANK` and `ZREVRANK` with `WITHSCORE`",
+        redis="unknown in 7.0, there since 7.2",
+        anabranch="as in 7.2",
+        reason="Current client libraries offer it.",
+        example=("ZADD key 1 member", "ZRANK key member WITHSCORE"),
+        commands=("ZRANK", "ZREVRANK"),
+        ours=(b"*", b"_", b"-ERR syntax error", b"-WRONGTYPE"),
+        theirs=b"-ERR wrong number of arguments",
     ),
     Difference(
         what="undocumented options of `ZINCRBY`",

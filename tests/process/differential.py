@@ -13,9 +13,14 @@ from sequences import CONNECTIONS, Step
 
 UNORDERED = {b"SMEMBERS", b"SUNION", b"SINTER", b"SDIFF", b"HKEYS", b"HVALS", b"KEYS"}
 # Visits piece by piece, and which argument is the cursor.
-SCANS = {b"SCAN": 1, b"HSCAN": 2, b"SSCAN": 2}
+SCANS = {b"SCAN": 1, b"HSCAN": 2, b"SSCAN": 2, b"ZSCAN": 2}
 # Random choices, and what lists what they may choose.
-LISTINGS = {b"SPOP": b"SMEMBERS", b"SRANDMEMBER": b"SMEMBERS", b"HRANDFIELD": b"HKEYS"}
+LISTINGS = {
+    b"SPOP": (b"SMEMBERS",),
+    b"SRANDMEMBER": (b"SMEMBERS",),
+    b"HRANDFIELD": (b"HKEYS",),
+    b"ZRANDMEMBER": (b"ZRANGE", b"0", b"-1"),
+}
 UNORDERED_PAIRS = {b"HGETALL", b"CONFIG"}
 # What these say belongs to the server that says it; only the kind of reply must agree.
 OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
@@ -159,11 +164,11 @@ class Play:
             self.connections[step.connection] = self._connect()
 
     def _random(self, step: Step, connection: Connection) -> bool:
-        """SPOP, SRANDMEMBER and HRANDFIELD: equally many members; what SPOP leaves is made equal again."""
+        """SPOP and what only reads at random: equally many members; what SPOP leaves is made equal again."""
         pair = (connection.ours, connection.theirs)
         key = step.arguments[1] if len(step.arguments) > 1 else b""
-        listing = LISTINGS[step.arguments[0].upper()]
-        before = [ask(raw, listing, key) for raw in pair]
+        listing, *place = LISTINGS[step.arguments[0].upper()]
+        before = [ask(raw, listing, key, *place) for raw in pair]
         replies = [ask(raw, *step.arguments) for raw in pair]
         self.compared += 1
         ours, theirs = replies
@@ -221,7 +226,7 @@ def visit_all(raw: Raw, reply: Reply, arguments: tuple) -> list[bytes]:
 
 
 def elements(arguments: tuple, piece: Reply) -> list:
-    return pairs(piece) if arguments[0].upper() == b"HSCAN" else raws(piece)
+    return pairs(piece) if arguments[0].upper() in (b"HSCAN", b"ZSCAN") else raws(piece)
 
 
 def chosen_names(reply: Reply, with_values: bool) -> list[bytes]:

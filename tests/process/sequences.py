@@ -151,6 +151,38 @@ TEMPLATES = {
         ZREMRANGEBYLEX <zset> <lex> <lex>
         ZPOPMIN <zset> {<count>|}
         ZPOPMAX <zset> {<count>|}
+        ZRANK <zset> <member> WITHSCORE
+        ZREVRANK <zset> <member> {WITHSCORE|WITHSCORES|}
+        ZRANDMEMBER <zset> {<count>|-3|} {WITHSCORES|}
+        ZSCAN <zset> {0|<count>} {MATCH <pattern>|} {COUNT <count>|}
+        ZMPOP {1 <zset>|2 <zset> <zset>|<count> <zset>+} {MIN|MAX} {COUNT <count>|}
+        ZRANGESTORE <zset> <zset> <index> <index> {REV|}
+        ZRANGESTORE <zset> <zset> <bound> <bound> BYSCORE {REV|} {LIMIT <index> <index>|}
+        ZUNION <sources> {AGGREGATE SUM|AGGREGATE MIN|AGGREGATE MAX|} {WITHSCORES|}
+        ZINTER <sources> {AGGREGATE SUM|AGGREGATE MIN|AGGREGATE MAX|} {WITHSCORES|}
+        ZDIFF <sources> {WITHSCORES|}
+        ZUNION 2 <zset> <zset> WEIGHTS <score> <score> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
+        ZINTER 2 <zset> <zset> WEIGHTS <score> <score> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
+        ZINTERCARD <sources> {LIMIT <count>|}
+        ZUNIONSTORE <zset> <sources> {AGGREGATE MIN|AGGREGATE MAX|}
+        ZINTERSTORE <zset> 2 <zset> <zset> {WEIGHTS <score> <score>|}
+        ZDIFFSTORE <zset> <sources>
+    """,
+    "geo": """
+        GEOADD <geo> {NX|XX|} {CH|} (<longitude> <latitude> <member>)+
+        GEOADD <geo> (<longitude> <latitude> <member>)+
+        GEOADD <geo> (<longitude> <latitude> <member>)+
+        GEODIST <geo> <member> <member> {<unit>|}
+        GEOHASH <geo> <member>+
+        GEOPOS <geo> <member>+
+        GEOPOS <zset> <member>+
+        GEOSEARCH <geo> <center> <shape> {ASC|DESC|} {COUNT <count>|COUNT <count> ANY|} {WITHCOORD|} {WITHDIST|} {WITHHASH|}
+        GEOSEARCHSTORE <zset> <geo> <center> <shape> {ASC|DESC|} {COUNT <count>|} {STOREDIST|}
+        GEORADIUS <geo> <longitude> <latitude> <size> <unit> {WITHDIST|} {COUNT <count>|} {ASC|DESC|} {STORE <zset>|STOREDIST <zset>|}
+        GEORADIUS_RO <geo> <longitude> <latitude> <size> <unit> {WITHCOORD|} {ASC|DESC|} {STORE <zset>|}
+        GEORADIUSBYMEMBER <geo> <member> <size> <unit> {WITHHASH|} {COUNT <count>|} {ASC|DESC|} {STORE <zset>|STOREDIST <zset>|}
+        GEORADIUSBYMEMBER_RO <geo> <member> <size> <unit> {WITHDIST|} {ASC|DESC|}
+        ZRANGE <geo> 0 -1 WITHSCORES
     """,
     "transactions": """
         MULTI
@@ -200,8 +232,8 @@ TEMPLATES = {
     """,
 }
 
-# How often a family is chosen. A sequence prefers two of the first six, so that it gets somewhere.
-WEIGHTS = {"strings": 12, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12}
+# How often a family is chosen. A sequence prefers two of these, so that it gets somewhere.
+WEIGHTS = {"strings": 12, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8}
 ALWAYS = {"transactions": 8, "connection": 3, "server": 2, "scripting": 4}
 
 # What no command expects where it stands.
@@ -290,8 +322,18 @@ def spoil(rng: random.Random, arguments: list[bytes]) -> list[bytes]:
 TOKEN = re.compile(r"<([\w-]+)>(\+)?|([{(|]|\}|\)\+)|([^\s{}()|<>]+)")
 
 
+# Parts of templates that come in several.
+SHORTHANDS = {
+    "<sources>": "{1 <zset>|2 <zset> <zset>|2 <zset> <set>|3 <zset> <set> <zset>|<count> <zset>+}",
+    "<center>": "{FROMMEMBER <member>|FROMLONLAT <longitude> <latitude>}",
+    "<shape>": "{BYRADIUS <size> <unit>|BYBOX <size> <size> <unit>}",
+}
+
+
 def parse(template: str) -> list:
     """Nested lists: words, `("value", name)`, `("many", parts)` and `("either", [parts, ...])`."""
+    for name, parts in SHORTHANDS.items():
+        template = template.replace(name, parts)
     stack = [[]]
     for name, many, mark, word in TOKEN.findall(template):
         if name:
@@ -333,7 +375,7 @@ def expand(rng: random.Random, parts: list) -> list[bytes]:
     return words
 
 
-KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z"}
+KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g"}
 
 
 def value(rng: random.Random, sort: str) -> bytes:
@@ -342,9 +384,13 @@ def value(rng: random.Random, sort: str) -> bytes:
         letter = KEY_LETTERS[sort] if rng.random() < 0.93 else rng.choice("shlez")
         return f"{letter}{rng.randrange(3)}".encode()
     if sort == "key":
-        return f"{rng.choice('shlez')}{rng.randrange(3)}".encode()
+        return f"{rng.choice('shlezg')}{rng.randrange(3)}".encode()
     if sort in ("field", "member"):
         return rng.choice([b"a", b"b", b"c", b"d", b"1", b"2", b"-3", b"", b"f\xff"])
+    # No two points are at the same distance from a third.
+    if sort in ("longitude", "latitude"):
+        most = rng.choice([180, 10] if sort == "longitude" else [85, 10])
+        return f"{rng.uniform(-most, most):.6f}".encode()
     # Deadlines are far away and hardly ever equal, so that no reply depends on the moment.
     if sort in ("seconds", "millis"):
         return str(rng.randrange(10**4, 10**6) * (1 if sort == "seconds" else 1000)).encode()
@@ -360,6 +406,8 @@ CHOICES = {
     "score": SCORES,
     "bound": BOUNDS,
     "lex": LEX,
+    "unit": [b"m", b"km", b"ft", b"mi", b"KM", b"yd"],
+    "size": [b"0", b"1", b"500", b"2000", b"1000000", b"5000000", b"25000", b"-1", b"1e3", b"inf"],
     "pattern": PATTERNS,
     "integer": [b"1", b"-1", b"10", b"0", b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"],
     "float": [b"1", b"-1.5", b"0.1", b"1e3", b"3.0e-3", b"inf", b"nan", b"9223372036854775807", b"abc"],

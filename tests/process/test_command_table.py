@@ -20,7 +20,7 @@ MISSING = {
 }
 ADDED = {"client": {"setinfo"}}
 # Options that came after 7.0, and the fields that tell of them.
-LATER = {"hscan": {"arguments"}}
+LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]

@@ -31,6 +31,7 @@ fn value(rest: &mut &[Reply<'_>]) -> String {
         Reply::Bulk(bytes) => quoted(bytes),
         Reply::Integer(number) => format!("(integer) {number}"),
         Reply::Double(number) => format!("(double) {number:?}"),
+        Reply::Number(digits) => format!("(double) {digits}"),
         Reply::Text(text) => format!("(text) {}", quoted(text.as_bytes())),
         Reply::Null => "(nil)".into(),
         Reply::NullArray => "(nil array)".into(),

@@ -24,6 +24,7 @@ pub mod counter;
 pub mod dict;
 pub mod dump;
 mod effect;
+pub mod geo;
 pub mod glob;
 mod index;
 mod items;

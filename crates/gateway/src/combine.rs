@@ -1,6 +1,7 @@
 //! From the replies of steps to the reply of a command.
 
 use datatypes::key;
+use resp::format_double;
 use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
@@ -9,6 +10,8 @@ use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 pub(crate) enum Combine {
     /// The only one is passed on.
     Pass,
+    /// The only one is passed on, with its numbers as byte strings in both versions of the protocol (ZSCAN).
+    Texts,
     /// Each is the reply of a command.
     Each,
     /// Integers are added up.
@@ -54,6 +57,7 @@ impl Combine {
     ) {
         match self {
             Combine::Pass => copy_value(values, sink),
+            Combine::Texts => copy_texts(values, sink),
             Combine::Each => (0..steps).for_each(|_| copy_value(values, sink)),
             Combine::Sum => write_result(integers(steps, values).map(|all| all.iter().sum()), sink),
             Combine::MustExist => match integers(steps, values) {
@@ -149,6 +153,19 @@ fn copy_rest<'r>(first: Reply<'r>, values: &mut dyn Iterator<Item = Reply<'r>>, 
         let Some(value) = values.next() else { return };
         due = due - 1 + value.children();
         value.write(sink);
+    }
+}
+
+/// Copies one value with everything in it, numbers as byte strings.
+fn copy_texts<'r>(values: &mut dyn Iterator<Item = Reply<'r>>, sink: &mut dyn ReplySink) {
+    let mut due = 1;
+    while due > 0 {
+        let Some(value) = values.next() else { return };
+        due = due - 1 + value.children();
+        match value {
+            Reply::Double(number) => sink.bulk(&format_double(number)),
+            value => value.write(sink),
+        }
     }
 }
 

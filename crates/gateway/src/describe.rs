@@ -1,8 +1,8 @@
 //! The command table as clients and readers see it: `COMMAND`, and a page of the documentation.
 
 use crate::control::Control;
-use crate::documents::{Document, Documents, write_flags};
-use crate::table::{Command, FAMILIES, Handler, flag};
+use crate::documents::{Document, Documents, KeyUse, write_flags};
+use crate::table::{Command, FAMILIES, Handler, Keys, flag};
 use std::fmt::Write;
 use types::{Error, ReplySink};
 
@@ -42,6 +42,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (command.is(flag::WRITE), "@write"),
         (group == "set" || sorts, "@set"),
         (group == "sorted-set" || sorts, "@sortedset"),
+        (group == "geo", "@geo"),
         (group == "list" || sorts, "@list"),
         (group == "hash", "@hash"),
         (group == "string", "@string"),
@@ -78,14 +79,15 @@ pub(crate) fn write_info(documents: &Documents, command: &Command, sink: &mut dy
 }
 
 /// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
-/// on from there. Several specifications stand for one key each, the last one for the rest too.
+/// on from there. Several specifications stand for one key each, the last one for the rest too, or for those that are
+/// counted.
 fn write_key_specifications(command: &Command, document: &Document, sink: &mut dyn ReplySink) {
-    let keys = command.keys;
-    let specifications: Vec<_> = document.keys().collect();
-    let alone = specifications.len() == 1;
+    let specifications: Vec<KeyUse> = document.keys().collect();
+    let placed = specifications.iter().filter(|it| it.keyword.is_none()).count();
+    // Before keys that are counted there is a destination at most.
+    let fixed = if command.key_count > 0 { command.keys.first as usize } else { placed };
     sink.set(specifications.len());
-    let first = if command.key_count > 0 { command.key_count as i32 } else { keys.first };
-    for (index, (flags, note)) in (first..).zip(&specifications) {
+    for (place, KeyUse { keyword, flags, note }) in specifications.iter().enumerate() {
         sink.map(3 + usize::from(note.is_some()));
         if let Some(note) = note {
             sink.bulk(b"notes");
@@ -102,20 +104,43 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
             continue;
         }
         sink.bulk(b"begin_search");
-        write_typed("index", &[("index", index)], sink);
-        sink.bulk(b"find_keys");
-        if command.key_count > 0 {
-            write_typed("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], sink);
-            continue;
+        match keyword {
+            Some((word, from)) => write_keyword(word, *from, sink),
+            None if place < fixed => write_fixed(command.keys, place, placed, sink),
+            None => {
+                write_typed("index", &[("index", command.key_count as i32)], sink);
+                sink.bulk(b"find_keys");
+                write_typed("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], sink);
+            }
         }
-        let is_last = index - first + 1 == specifications.len() as i32;
-        let last = match keys.last {
-            ..0 if is_last => keys.last,
-            _ if alone => keys.last - keys.first,
-            _ => 0,
-        };
-        write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
     }
+}
+
+/// A key with a place of its own, as one of so many specifications.
+fn write_fixed(keys: Keys, place: usize, specifications: usize, sink: &mut dyn ReplySink) {
+    write_typed("index", &[("index", keys.first + place as i32)], sink);
+    sink.bulk(b"find_keys");
+    let last = match keys.last {
+        ..0 if place + 1 == specifications => keys.last,
+        _ if specifications == 1 => keys.last - keys.first,
+        _ => 0,
+    };
+    write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);
+}
+
+/// The key behind a word.
+fn write_keyword(word: &str, from: i64, sink: &mut dyn ReplySink) {
+    sink.map(2);
+    sink.bulk(b"type");
+    sink.bulk(b"keyword");
+    sink.bulk(b"spec");
+    sink.map(2);
+    sink.bulk(b"keyword");
+    sink.bulk(word.as_bytes());
+    sink.bulk(b"startfrom");
+    sink.integer(from);
+    sink.bulk(b"find_keys");
+    write_typed("range", &[("lastkey", 0), ("keystep", 1), ("limit", 0)], sink);
 }
 
 fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {

@@ -11,6 +11,16 @@ pub(crate) struct Documents(BTreeMap<&'static str, Document>);
 #[derive(Debug, Default)]
 pub(crate) struct Document(Vec<(&'static str, &'static str)>);
 
+/// What is done with the keys that one specification finds.
+pub(crate) struct KeyUse {
+    /// The word before the key, and from which argument on it may stand, where it is found so.
+    pub(crate) keyword: Option<(&'static str, i64)>,
+    /// Redis's flags.
+    pub(crate) flags: Vec<&'static str>,
+    /// What else there is to know.
+    pub(crate) note: Option<&'static str>,
+}
+
 /// One argument of a command, or a group of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Argument {
@@ -68,12 +78,16 @@ impl Document {
         self.words("tips")
     }
 
-    /// What is done with the keys: flags and perhaps a note, for each specification of keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (Vec<&'static str>, Option<&'static str>)> {
+    /// What is done with the keys, for each specification of keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyUse> {
         self.all("keys").map(|text| {
-            let (flags, note) =
-                text.split_once(" -- ").map_or((text, None), |(flags, note)| (flags, Some(note)));
-            (flags.split(' ').collect(), note)
+            let (text, note) =
+                text.split_once(" -- ").map_or((text, None), |(text, note)| (text, Some(note)));
+            let mut words = text.split(' ').peekable();
+            let keyword =
+                words.next_if(|word| word.starts_with('=')).and_then(|word| word[1..].split_once('@'));
+            let keyword = keyword.and_then(|(word, from)| Some((word, from.parse().ok()?)));
+            KeyUse { keyword, flags: words.collect(), note }
         })
     }
 

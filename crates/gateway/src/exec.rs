@@ -12,7 +12,7 @@ use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::{Activity, Queue};
 use crate::table::{self, Handler};
 use crate::task::Task;
-use datatypes::{Operation, list};
+use datatypes::{Operation, list, scored_set};
 use protocol::{Request, Step};
 use resp::Arguments;
 use std::mem;
@@ -373,7 +373,11 @@ fn is_nil(reply: &ReplyBuf) -> bool {
 fn can_tell_nil(steps: &[Step<'_>]) -> bool {
     match steps {
         [] => false,
-        [Step::Key(keyed)] => !matches!(keyed.operation, Operation::List(list::Operation::Pop { .. })),
+        [Step::Key(keyed)] => !matches!(
+            keyed.operation,
+            Operation::List(list::Operation::Pop { .. })
+                | Operation::ScoredSet(scored_set::Operation::RankWithScore { .. })
+        ),
         _ => true,
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Command {
     pub(crate) keys: Keys,
     /// Which argument says how many keys follow it; 0 for none.
     pub(crate) key_count: usize,
+    /// From which argument on the word `STORE` or `STOREDIST` may stand before another key; 0 for none.
+    pub(crate) store_from: usize,
     /// The version of Redis that introduced it, or of Anabranch.
     pub(crate) since: &'static str,
     /// One sentence.
@@ -97,7 +99,18 @@ impl Command {
         handler: Handler,
     ) -> Self {
         let keys = Keys { first: 0, last: 0, step: 0 };
-        Command { name, arity, flags, keys, key_count: 0, since, summary, handler, subcommands: &[] }
+        Command {
+            name,
+            arity,
+            flags,
+            keys,
+            key_count: 0,
+            store_from: 0,
+            since,
+            summary,
+            handler,
+            subcommands: &[],
+        }
     }
 
     /// The same with its keys.
@@ -109,6 +122,12 @@ impl Command {
     /// The same with keys that follow the argument with this index, which says how many they are.
     pub(crate) const fn counted_keys(mut self, index: usize) -> Self {
         self.key_count = index;
+        self
+    }
+
+    /// The same with a key behind the word `STORE` or `STOREDIST`, from the argument with this index on.
+    pub(crate) const fn storing_from(mut self, index: usize) -> Self {
+        self.store_from = index;
         self
     }
 
@@ -136,7 +155,7 @@ impl Command {
     }
 
     /// The arguments that are keys.
-    pub(crate) fn key_indices(&self, arguments: Arguments<'_>) -> impl Iterator<Item = usize> {
+    pub(crate) fn key_indices<'c>(&'c self, arguments: Arguments<'c>) -> impl Iterator<Item = usize> + 'c {
         let (len, keys) = (arguments.len(), self.keys);
         let last = if keys.last < 0 { len as i32 + keys.last } else { keys.last };
         let fixed = if keys.first > 0 { keys.first..last + 1 } else { 0..0 };
@@ -144,7 +163,17 @@ impl Command {
         let first = self.key_count + 1;
         let counted = first..first + count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         let fixed = fixed.step_by(keys.step.max(1) as usize).map(|index| index as usize);
-        fixed.chain(counted)
+        fixed.chain(counted).chain(self.stored_index(arguments))
+    }
+
+    /// The key behind the last `STORE` or `STOREDIST`.
+    fn stored_index(&self, arguments: Arguments<'_>) -> Option<usize> {
+        let stores = |index: &usize| {
+            let word = arguments.get(*index).unwrap_or_default();
+            word.eq_ignore_ascii_case(b"STORE") || word.eq_ignore_ascii_case(b"STOREDIST")
+        };
+        let words = self.store_from..arguments.len().saturating_sub(1);
+        words.rev().filter(|_| self.store_from > 0).find(stores).map(|index| index + 1)
     }
 }
 
@@ -167,6 +196,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
     Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },
     Family { group: "sorted-set", title: "Sorted sets", commands: commands::scored_sets::COMMANDS },
+    Family { group: "geo", title: "Points on the map", commands: commands::geo::COMMANDS },
     Family {
         group: "commuting",
         title: "Counters, summaries, tops, identifiers",
@@ -211,9 +241,9 @@ const fn build_index() -> [(u8, u8); INDEX_SIZE] {
     index
 }
 
-/// A name without regard to case, in two words: longer ones than 16 bytes name nothing.
+/// A name without regard to case, in three words: longer ones than 24 bytes name nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Folded(u64, u64);
+struct Folded(u64, u64, u64);
 
 /// Makes letters lower case. A byte that is no letter never becomes one, so equal words mean equal names.
 const LOWER: u64 = 0x2020_2020_2020_2020;
@@ -222,10 +252,15 @@ impl Folded {
     #[inline]
     const fn new(name: &[u8]) -> Option<Self> {
         match name.len() {
-            1..=8 => Some(Folded(word(name), name.len() as u64)),
+            1..=8 => Some(Folded(word(name), name.len() as u64, 0)),
             9..=16 => {
                 let (head, tail) = name.split_at(8);
-                Some(Folded(word(head), word(tail) ^ ((name.len() as u64) << 56)))
+                Some(Folded(word(head), word(tail) ^ ((name.len() as u64) << 56), 0))
+            }
+            17..=24 => {
+                let (head, rest) = name.split_at(8);
+                let (middle, tail) = rest.split_at(8);
+                Some(Folded(word(head), word(middle), word(tail) ^ ((name.len() as u64) << 56)))
             }
             _ => None,
         }
@@ -233,7 +268,8 @@ impl Folded {
 
     #[inline]
     const fn slot(self) -> usize {
-        let mixed = (self.0 ^ self.1.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (self.0 ^ self.1.rotate_left(29) ^ self.2.rotate_left(47)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> (64 - INDEX_SIZE.trailing_zeros())) as usize
     }
 }
@@ -252,13 +288,13 @@ const fn word(bytes: &[u8]) -> u64 {
 const fn slot_of(name: &[u8]) -> usize {
     match Folded::new(name) {
         Some(folded) => folded.slot(),
-        None => panic!("a command's name has 1 to 16 bytes"),
+        None => panic!("a command's name has 1 to 24 bytes"),
     }
 }
 
 /// The folded names of the index's commands, so that a look-up reads one line.
 static NAMES: [Folded; INDEX_SIZE] = {
-    let mut names = [Folded(0, 0); INDEX_SIZE];
+    let mut names = [Folded(0, 0, 0); INDEX_SIZE];
     let mut slot = 0;
     while slot < INDEX_SIZE {
         if INDEX[slot].0 != u8::MAX {

@@ -45,6 +45,31 @@ pub(crate) fn plan<'a>(turns: impl Turns + 'static) -> Plan<'a> {
     Plan::Dialogue(Dialogue::Turns(Box::new(turns)))
 }
 
+/// A command whose client learns only that it was carried out, or why not: what `BLIND` makes of another.
+#[derive(Debug)]
+pub(crate) struct Blind(pub(crate) Box<dyn Turns>);
+
+impl Turns for Blind {
+    fn is_atomic(&self) -> bool {
+        self.0.is_atomic()
+    }
+
+    fn steps(&self, on: On) -> Vec<Step<'_>> {
+        self.0.steps(on)
+    }
+
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        let mut result = ReplyBuf::new();
+        let done = self.0.on_reply(reply, &mut result);
+        match result.as_error() {
+            Some(error) => sink.error(&error),
+            None if done => sink.simple("OK"),
+            None => {}
+        }
+        done
+    }
+}
+
 /// The first error among the replies to a turn's steps.
 pub(crate) fn first_error(reply: &ReplyBuf) -> Option<Error> {
     reply.elements().find_map(|element| match element {

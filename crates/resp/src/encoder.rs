@@ -118,6 +118,18 @@ impl<B: BorrowMut<Vec<u8>>> Encoder<B> {
         put_header(self.output_mut(), marker, number);
     }
 
+    /// A floating-point number in decimal.
+    fn decimal(&mut self, digits: &[u8]) {
+        if self.is_resp3() {
+            let out = self.output_mut();
+            out.push(b',');
+            out.extend_from_slice(digits);
+            out.extend_from_slice(b"\r\n");
+        } else {
+            put_bulk(self.output_mut(), digits);
+        }
+    }
+
     /// Appends text that must stay on one line, a blank in place of every line break (as Redis does).
     fn line(&mut self, text: &str) {
         let out = self.output_mut();
@@ -159,15 +171,11 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
     }
 
     fn double(&mut self, value: f64) {
-        let text = format_double(value);
-        if self.is_resp3() {
-            let out = self.output_mut();
-            out.push(b',');
-            out.extend_from_slice(&text);
-            out.extend_from_slice(b"\r\n");
-        } else {
-            put_bulk(self.output_mut(), &text);
-        }
+        self.decimal(&format_double(value));
+    }
+
+    fn number(&mut self, digits: &str) {
+        self.decimal(digits.as_bytes());
     }
 
     fn text(&mut self, text: &str) {

@@ -14,6 +14,8 @@ pub trait ReplySink {
     fn integer(&mut self, value: i64);
     /// A floating-point number (RESP2: its shortest decimal form as a bulk string).
     fn double(&mut self, value: f64);
+    /// A floating-point number in decimal, with digits of one's own choice (RESP2: a bulk string).
+    fn number(&mut self, digits: &str);
     /// Human-readable text (RESP3: verbatim).
     fn text(&mut self, text: &str);
     /// The absence of a value (RESP2: the null bulk string).
@@ -67,6 +69,8 @@ pub enum Reply<'a> {
     Integer(i64),
     /// See [`ReplySink::double`].
     Double(f64),
+    /// See [`ReplySink::number`].
+    Number(&'a str),
     /// See [`ReplySink::text`].
     Text(&'a str),
     /// See [`ReplySink::null`].
@@ -95,6 +99,7 @@ impl Reply<'_> {
             Reply::Bulk(bytes) => sink.bulk(bytes),
             Reply::Integer(value) => sink.integer(*value),
             Reply::Double(value) => sink.double(*value),
+            Reply::Number(digits) => sink.number(digits),
             Reply::Text(text) => sink.text(text),
             Reply::Null => sink.null(),
             Reply::NullArray => sink.null_array(),
@@ -212,6 +217,7 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         10 => Reply::Pairs(count(input)?),
         11 => Reply::Pair,
         12 => Reply::Error(Error::decode(input)?),
+        13 => Reply::Number(text(input)?),
         _ => return Err(Malformed("reply tag")),
     })
 }
@@ -228,6 +234,10 @@ impl ReplySink for ReplyBuf {
     }
     fn double(&mut self, value: f64) {
         self.tagged(3, |out| value.encode(out));
+    }
+    fn number(&mut self, digits: &str) {
+        self.0.push(13);
+        put_bytes(&mut self.0, digits.as_bytes());
     }
     fn text(&mut self, text: &str) {
         self.tagged_bytes(4, text.as_bytes());

@@ -45,6 +45,7 @@ fn is_chosen(operation: &Operation<'_>) -> bool {
         operation,
         Operation::Set(set::Operation::Random { .. })
             | Operation::Dict(dict::Operation::Random { .. })
+            | Operation::ScoredSet(scored_set::Operation::Random { .. })
             | Operation::Key(key::Operation::Deadline(MillisLeft | SecondsLeft))
     )
 }

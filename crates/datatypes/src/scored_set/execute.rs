@@ -2,6 +2,7 @@
 
 use super::bounds::{lex_ranks, score_ranks};
 use super::{AddFlags, Effect, End, Operation, RangeBy, ScoredItems};
+use super::{near, visits};
 use crate::collections::ScoredTree;
 use crate::items::{count_distinct, has_duplicates};
 use crate::{Context, Items};
@@ -14,7 +15,7 @@ use types::{Error, ReplySink};
 pub fn prepare<'a>(
     state: Option<&ScoredTree>,
     operation: &Operation<'a>,
-    _context: &mut Context<'_>,
+    context: &mut Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
     let score = |member: &[u8]| state.and_then(|state| state.score(member));
@@ -36,12 +37,18 @@ pub fn prepare<'a>(
             members.iter().for_each(|member| reply_score(score(member), sink));
         }
         Operation::Length => sink.integer(state.map_or(0, ScoredTree::len) as i64),
-        Operation::Rank { member, reverse } => {
-            let rank =
-                |state: &ScoredTree| if *reverse { state.reverse_rank(member) } else { state.rank(member) };
-            match state.and_then(rank) {
-                Some(rank) => sink.integer(rank as i64),
-                None => sink.null(),
+        Operation::Rank { member, reverse } => match rank(state, member, *reverse) {
+            Some(rank) => sink.integer(rank as i64),
+            None => sink.null(),
+        },
+        Operation::RankWithScore { member, reverse } => {
+            match rank(state, member, *reverse).zip(score(member)) {
+                Some((rank, score)) => {
+                    sink.array(2);
+                    sink.integer(rank as i64);
+                    sink.double(score);
+                }
+                None => sink.null_array(),
             }
         }
         Operation::Range { by, reverse, limit, with_scores } => {
@@ -54,8 +61,23 @@ pub fn prepare<'a>(
         Operation::LexCount { min, max } => {
             sink.integer(state.map_or(0, |state| lex_ranks(state, *min, *max).len()) as i64);
         }
+        Operation::Random { count, with_scores } => {
+            visits::random(state, *count, *with_scores, context.random, sink);
+        }
+        Operation::Positions { members } => near::positions(state, members, sink),
+        Operation::Geohashes { members } => near::geohashes(state, members, sink),
+        Operation::Distance { from, to, unit } => near::distance(score(from), score(to), *unit, sink),
+        Operation::Search { search, listing } => near::list(state, search, *listing, sink),
+        Operation::Scan { cursor, count, pattern } => visits::scan(state, *cursor, *count, pattern, sink),
+        Operation::SearchScores { search, by_distance } => {
+            near::list_scores(state, search, *by_distance, sink)
+        }
     }
     None
+}
+
+fn rank(state: Option<&ScoredTree>, member: &[u8], reverse: bool) -> Option<usize> {
+    if reverse { state?.reverse_rank(member) } else { state?.rank(member) }
 }
 
 /// What becomes of one member.
@@ -159,23 +181,28 @@ fn reply_range(
     with_scores: bool,
     sink: &mut dyn ReplySink,
 ) {
-    match with_scores {
-        true => sink.pairs(ranks.len()),
-        false => sink.array(ranks.len()),
-    }
+    reply_length(ranks.len(), with_scores, sink);
     let Some(state) = state else { return };
-    let write = |(score, member): (f64, &[u8])| {
-        if with_scores {
-            sink.pair();
-        }
-        sink.bulk(member);
-        if with_scores {
-            sink.double(score);
-        }
-    };
+    let write = |entry| reply_entry(entry, with_scores, sink);
     match reverse {
         true => state.range(ranks).rev().for_each(write),
         false => state.range(ranks).for_each(write),
+    }
+}
+
+/// Announces so many members.
+pub(super) fn reply_length(len: usize, with_scores: bool, sink: &mut dyn ReplySink) {
+    if with_scores { sink.pairs(len) } else { sink.array(len) }
+}
+
+/// Replies a member.
+pub(super) fn reply_entry((score, member): (f64, &[u8]), with_scores: bool, sink: &mut dyn ReplySink) {
+    if with_scores {
+        sink.pair();
+    }
+    sink.bulk(member);
+    if with_scores {
+        sink.double(score);
     }
 }
 

@@ -6,11 +6,14 @@
 mod bounds;
 mod execute;
 mod items;
+mod near;
+mod visits;
 mod write;
 
 pub use bounds::{LexBound, RangeBy, ScoreBound};
 pub use execute::prepare;
 pub use items::ScoredItems;
+pub use near::{Center, Listing, Order, Search};
 pub(crate) use write::Entry;
 pub use write::{Patch, apply, decode_state, encode_state, exchange};
 
@@ -135,6 +138,63 @@ pub enum Operation<'a> {
         /// How many.
         count: Option<u64>,
     },
+    /// The place of a member with its score, or a null array.
+    RankWithScore {
+        /// The member.
+        member: &'a [u8],
+        /// Counted from the highest score.
+        reverse: bool,
+    },
+    /// Members at random: one or null, or with a count at most so many different ones, or with a negative count
+    /// exactly so many, repeated ones among them.
+    Random {
+        /// How many.
+        count: Option<i64>,
+        /// With their scores.
+        with_scores: bool,
+    },
+    /// Where members are on the map, each two coordinates or a null array.
+    Positions {
+        /// The members.
+        members: Items<'a>,
+    },
+    /// The geohashes of members as texts, or nulls.
+    Geohashes {
+        /// The members.
+        members: Items<'a>,
+    },
+    /// How far two members are apart, or null.
+    Distance {
+        /// The one.
+        from: &'a [u8],
+        /// The other.
+        to: &'a [u8],
+        /// The unit in meters.
+        unit: f64,
+    },
+    /// The members in a shape on the map.
+    Search {
+        /// Which.
+        search: Search<'a>,
+        /// What is listed.
+        listing: Listing,
+    },
+    /// The members in a shape on the map, each with a number: what GEOSEARCHSTORE stores.
+    SearchScores {
+        /// Which.
+        search: Search<'a>,
+        /// The distance in the search's unit, not the score.
+        by_distance: bool,
+    },
+    /// A piece of the set: the cursor of the next one, "0" after the last, and each member followed by its score.
+    Scan {
+        /// Where the piece begins; 0 for the first one.
+        cursor: u64,
+        /// About how many members are looked at.
+        count: u64,
+        /// Which of them are listed ([`crate::glob`]).
+        pattern: &'a [u8],
+    },
 }
 
 /// A mutation of a scored set.
@@ -172,6 +232,14 @@ borrowed_enum!(Operation, "scored set operation tag", {
     9 => LexCount { min, max },
     10 => RemoveRange { by },
     11 => Pop { end, count },
+    12 => RankWithScore { member, reverse },
+    13 => Random { count, with_scores },
+    14 => Positions { members },
+    15 => Geohashes { members },
+    16 => Distance { from, to, unit },
+    17 => Search { search, listing },
+    18 => SearchScores { search, by_distance },
+    19 => Scan { cursor, count, pattern },
 });
 
 borrowed_enum!(Effect, "scored set effect tag", {
@@ -200,9 +268,11 @@ impl<'a> Operation<'a> {
             Operation::Increment { member, .. } | Operation::Score { member } => {
                 Aspect::Elements(Items::one(member))
             }
-            Operation::Remove { members } | Operation::Scores { members } => {
-                Aspect::Elements(members.clone())
-            }
+            Operation::Remove { members }
+            | Operation::Scores { members }
+            | Operation::Positions { members }
+            | Operation::Geohashes { members } => Aspect::Elements(members.clone()),
+            Operation::Distance { from, to, .. } => Aspect::Elements(Items::two(from, to)),
             Operation::Length => Aspect::Size,
             _ => Aspect::Whole,
         };

@@ -2,7 +2,7 @@
 
 use crate::properties::strategies::{cell, effect, encoded, operation};
 use crate::properties::{evaluate, for_all};
-use datatypes::{Cell, Effect, Operation, apply, dict, exchange, set, uid};
+use datatypes::{Cell, Effect, Operation, apply, dict, exchange, scored_set, set, uid};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fmt::Debug;
@@ -97,7 +97,10 @@ fn whatever_decodes_as_an_operation_can_be_evaluated_on_any_cell() {
         // The gateway refuses such counts.
         let is_endless = match operation {
             Operation::Set(set::Operation::Random { count: Some(count) })
-            | Operation::Dict(dict::Operation::Random { count: Some(count), .. }) => count < -1000,
+            | Operation::Dict(dict::Operation::Random { count: Some(count), .. })
+            | Operation::ScoredSet(scored_set::Operation::Random { count: Some(count), .. }) => {
+                count < -1000
+            }
             Operation::UidGenerator(uid::Operation::Next { count: Some(count) }) => count > 1000,
             _ => false,
         };

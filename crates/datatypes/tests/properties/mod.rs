@@ -6,6 +6,7 @@
 mod codecs;
 mod combining;
 mod commutativity;
+mod maps;
 mod models;
 mod runner;
 mod strategies;

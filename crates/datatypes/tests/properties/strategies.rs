@@ -1,7 +1,10 @@
 //! Random cells, operations and effects of every type.
 
+use datatypes::geo::{Point, Shape};
 use datatypes::list::{self, Positions};
-use datatypes::scored_set::{self, AddFlags, LexBound, RangeBy, ScoreBound, ScoredItems};
+use datatypes::scored_set::{
+    self, AddFlags, Center, LexBound, Listing, Order, RangeBy, ScoreBound, ScoredItems, Search,
+};
 use datatypes::{
     Cell, Effect, Items, Kind, Operation, apply, counter, dict, key, register, set, summary, top, uid, user,
 };
@@ -14,7 +17,20 @@ use std::sync::OnceLock;
 /// Longer than what the packed forms of the collections hold.
 const LONG: &[u8] = &[b'x'; 80];
 const WORDS: [&[u8]; 9] = [b"a", b"b", b"c", b"0", b"7", b"-3", b"007", b"", LONG];
-const SCORES: [f64; 9] = [0.0, -0.0, 1.0, 1.5, -2.0, 1e300, 0.1, f64::INFINITY, f64::NEG_INFINITY];
+/// The last two are geohashes, of Palermo and Catania.
+const SCORES: [f64; 11] = [
+    0.0,
+    -0.0,
+    1.0,
+    1.5,
+    -2.0,
+    1e300,
+    0.1,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    3_479_099_956_230_698.0,
+    3_479_447_370_796_909.0,
+];
 const DEADLINES: [u64; 2] = [2000, 3000];
 
 pub const KINDS: [Kind; 9] = [
@@ -221,6 +237,45 @@ fn add_flags() -> impl Strategy<Value = AddFlags> {
         .prop_map(|(flags, count_changed)| AddFlags { count_changed, ..flags })
 }
 
+fn search() -> impl Strategy<Value = Search<'static>> {
+    let point = Point::new(15.0, 37.0).expect("it is on the map");
+    let center =
+        prop_oneof![Just(Center::Point { point }), word().prop_map(|member| Center::Member { member })];
+    let shapes = [
+        Shape::Circle { radius: 150.0, unit: 1000.0 },
+        Shape::Circle { radius: 0.0, unit: 1.0 },
+        Shape::Circle { radius: 30_000.0, unit: 1000.0 },
+        Shape::Box { width: 200.0, height: 300.0, unit: 1609.34 },
+    ];
+    let order = select(&[Order::Any, Order::Nearest, Order::Farthest][..]);
+    (center, select(shapes.to_vec()), order, option::of(0..3u64), any::<bool>())
+        .prop_map(|(center, shape, order, limit, any)| Search { center, shape, order, limit, any })
+}
+
+fn listing() -> impl Strategy<Value = Listing> {
+    any::<(bool, bool, bool)>()
+        .prop_map(|(distances, hashes, coordinates)| Listing { distances, hashes, coordinates })
+}
+
+fn scored_set_read() -> impl Strategy<Value = scored_set::Operation<'static>> {
+    use scored_set::Operation as O;
+    prop_oneof![
+        2 => (word(), any::<bool>()).prop_map(|(member, reverse)| O::RankWithScore { member, reverse }),
+        2 => option::of((-4..5i64, any::<bool>())).prop_map(|chosen| O::Random {
+            count: chosen.map(|(count, _)| count),
+            with_scores: chosen.is_some_and(|(_, with_scores)| with_scores),
+        }),
+        2 => piece().prop_map(|(cursor, count, pattern)| O::Scan { cursor, count, pattern }),
+        1 => items(1..4).prop_map(|members| O::Positions { members }),
+        1 => items(1..4).prop_map(|members| O::Geohashes { members }),
+        1 => (word(), word(), select(&[1.0, 1000.0][..]))
+            .prop_map(|(from, to, unit)| O::Distance { from, to, unit }),
+        3 => (search(), listing()).prop_map(|(search, listing)| O::Search { search, listing }),
+        1 => (search(), any::<bool>())
+            .prop_map(|(search, by_distance)| O::SearchScores { search, by_distance }),
+    ]
+}
+
 pub fn scored_set_operation() -> impl Strategy<Value = scored_set::Operation<'static>> {
     use scored_set::{End, Operation as O};
     let end = select(&[End::Min, End::Max][..]);
@@ -239,6 +294,7 @@ pub fn scored_set_operation() -> impl Strategy<Value = scored_set::Operation<'st
         1 => (lex_bound(), lex_bound()).prop_map(|(min, max)| O::LexCount { min, max }),
         1 => range_by().prop_map(|by| O::RemoveRange { by }),
         1 => (end, option::of(0..4u64)).prop_map(|(end, count)| O::Pop { end, count }),
+        4 => scored_set_read(),
     ]
 }
 

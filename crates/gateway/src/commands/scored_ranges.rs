@@ -1,5 +1,6 @@
 //! Ranges of sorted sets: by place, by score, by name; listed, counted, removed.
 
+use super::scored_turns;
 use crate::number::parse_bound;
 use crate::plan::{Call, Plan};
 use datatypes::Operation::ScoredSet;
@@ -24,12 +25,11 @@ struct Options {
 }
 
 impl Options {
-    /// Reads them; what is set already cannot be chosen.
-    fn parse(mut self, call: &Call<'_>) -> Result<Self, Error> {
-        let mut index = 4;
+    /// Reads them from an index on; what is set already cannot be chosen.
+    fn parse(mut self, call: &Call<'_>, mut index: usize, stores: bool) -> Result<Self, Error> {
         while index < call.len() {
             match () {
-                () if call.is(index, "WITHSCORES") => self.with_scores = true,
+                () if !stores && call.is(index, "WITHSCORES") => self.with_scores = true,
                 () if call.is(index, "LIMIT") && index + 2 < call.len() => {
                     self.limit = Some((call.integer(index + 1)?, call.integer(index + 2)?));
                     index += 2;
@@ -48,7 +48,12 @@ impl Options {
 }
 
 fn list<'a>(call: &Call<'a>, options: Options) -> Result<Plan<'a>, Error> {
-    let options = options.parse(call)?;
+    let options = options.parse(call, 4, false)?;
+    call.one(ScoredSet(read(call, 2, &options)?))
+}
+
+/// The range whose ends begin at an index.
+fn read<'a>(call: &Call<'a>, first: usize, options: &Options) -> Result<Operation<'a>, Error> {
     let measure = options.measure.unwrap_or(Measure::Index);
     let reverse = options.reverse.unwrap_or(false);
     if measure == Measure::Index && options.limit.is_some_and(|(_, count)| count != -1) {
@@ -59,14 +64,25 @@ fn list<'a>(call: &Call<'a>, options: Options) -> Result<Plan<'a>, Error> {
         return Err(Error::err("syntax error, WITHSCORES not supported in combination with BYLEX"));
     }
     let limit = options.limit.filter(|_| measure != Measure::Index);
+    let second = first + 1;
     // From the highest down, the higher end is named first.
-    let (min, max) = if reverse && measure != Measure::Index { (3, 2) } else { (2, 3) };
+    let (min, max) = if reverse && measure != Measure::Index { (second, first) } else { (first, second) };
     let by = match measure {
-        Measure::Index => RangeBy::Index { start: call.integer(2)?, stop: call.integer(3)? },
+        Measure::Index => RangeBy::Index { start: call.integer(first)?, stop: call.integer(second)? },
         Measure::Score => score_range(call, min, max)?,
         Measure::Lex => lex_range(call, min, max)?,
     };
-    call.one(ScoredSet(Operation::Range { by, reverse, limit, with_scores: options.with_scores }))
+    Ok(Operation::Range { by, reverse, limit, with_scores: options.with_scores })
+}
+
+/// ZRANGESTORE
+pub(crate) fn store<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let options = Options::default().parse(call, 5, true)?;
+    let mut range = read(call, 3, &options)?;
+    if let Operation::Range { with_scores, .. } = &mut range {
+        *with_scores = true;
+    }
+    Ok(scored_turns::store(call.bytes(1), call.bytes(2), range))
 }
 
 fn fixed<'a>(call: &Call<'a>, measure: Measure, reverse: bool) -> Result<Plan<'a>, Error> {

@@ -1,11 +1,14 @@
 //! Commands on sorted sets, ranges apart: scored sets.
 
-use super::scored_ranges as ranges;
+use super::visits::{self, Piece};
+use super::{scored_combined as combined, scored_ranges as ranges, scored_turns as turns};
+use crate::combine::Combine;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use crate::table::{Command, Handler::Data};
+use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::ScoredSet;
 use datatypes::scored_set::{AddFlags, End, Operation, ScoredItems};
+use protocol::Step;
 use types::Error;
 
 /// The table's entries.
@@ -17,8 +20,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("zmscore", -3, READONLY | FAST, "6.2.0", "Reads the scores of members", Data(scores)).keys(1, 1, 1),
     Command::new("zincrby", 4, WRITE | DENYOOM | FAST, "1.2.0", "Adds to the score of a member", Data(increment)).keys(1, 1, 1),
     Command::new("zcard", 2, READONLY | FAST, "1.2.0", "Counts the members", Data(length)).keys(1, 1, 1),
-    Command::new("zrank", 3, READONLY | FAST, "2.0.0", "Tells the place of a member, lowest score first", Data(rank)).keys(1, 1, 1),
-    Command::new("zrevrank", 3, READONLY | FAST, "2.0.0", "Tells the place of a member, highest score first", Data(reverse_rank)).keys(1, 1, 1),
+    Command::new("zrank", -3, READONLY | FAST, "2.0.0", "Tells the place of a member, lowest score first", Data(rank)).keys(1, 1, 1),
+    Command::new("zrevrank", -3, READONLY | FAST, "2.0.0", "Tells the place of a member, highest score first", Data(reverse_rank)).keys(1, 1, 1),
     Command::new("zrange", -4, READONLY, "1.2.0", "Lists a range of members by place, score or name", Data(ranges::range)).keys(1, 1, 1),
     Command::new("zrangebyscore", -4, READONLY, "1.0.5", "Lists the members with scores in a range", Data(ranges::by_score)).keys(1, 1, 1),
     Command::new("zrevrangebyscore", -4, READONLY, "2.2.0", "Lists the members with scores in a range, highest first", Data(ranges::reverse_by_score)).keys(1, 1, 1),
@@ -32,6 +35,17 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("zremrangebylex", 4, WRITE, "2.8.9", "Removes the members with names in a range", Data(ranges::remove_by_lex)).keys(1, 1, 1),
     Command::new("zpopmin", -2, WRITE | FAST, "5.0.0", "Removes the members with the lowest scores", Data(pop_min)).keys(1, 1, 1),
     Command::new("zpopmax", -2, WRITE | FAST, "5.0.0", "Removes the members with the highest scores", Data(pop_max)).keys(1, 1, 1),
+    Command::new("zmpop", -4, WRITE, "7.0.0", "Removes the members with the lowest or the highest scores from the first sorted set that has any", Data(turns::pop)).counted_keys(1),
+    Command::new("zrandmember", -2, READONLY, "6.2.0", "Reads members at random", Data(random)).keys(1, 1, 1),
+    Command::new("zscan", -3, READONLY, "2.8.0", "Visits the members piece by piece", Data(scan)).keys(1, 1, 1),
+    Command::new("zrangestore", -5, WRITE | DENYOOM, "6.2.0", "Stores a range of members by place, score or name", Data(ranges::store)).keys(1, 2, 1),
+    Command::new("zunion", -3, READONLY, "6.2.0", "Unites sorted sets", Data(combined::union)).counted_keys(1),
+    Command::new("zinter", -3, READONLY, "6.2.0", "Intersects sorted sets", Data(combined::intersection)).counted_keys(1),
+    Command::new("zdiff", -3, READONLY, "6.2.0", "Subtracts sorted sets from the first", Data(combined::difference)).counted_keys(1),
+    Command::new("zintercard", -3, READONLY, "7.0.0", "Counts the members that all sorted sets have", Data(combined::count_intersection)).counted_keys(1),
+    Command::new("zunionstore", -4, WRITE | DENYOOM, "2.0.0", "Stores the union of sorted sets", Data(combined::store_union)).keys(1, 1, 1).counted_keys(2),
+    Command::new("zinterstore", -4, WRITE | DENYOOM, "2.0.0", "Stores the intersection of sorted sets", Data(combined::store_intersection)).keys(1, 1, 1).counted_keys(2),
+    Command::new("zdiffstore", -4, WRITE | DENYOOM, "6.2.0", "Stores what the first sorted set has beyond the others", Data(combined::store_difference)).keys(1, 1, 1).counted_keys(2),
 ];
 
 fn add<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -100,11 +114,47 @@ fn length<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 fn rank<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    call.one(ScoredSet(Operation::Rank { member: call.bytes(2), reverse: false }))
+    rank_of(call, false)
 }
 
 fn reverse_rank<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    call.one(ScoredSet(Operation::Rank { member: call.bytes(2), reverse: true }))
+    rank_of(call, true)
+}
+
+fn rank_of<'a>(call: &Call<'a>, reverse: bool) -> Result<Plan<'a>, Error> {
+    let member = call.bytes(2);
+    match call.len() {
+        3 => call.one(ScoredSet(Operation::Rank { member, reverse })),
+        4 if call.is(3, "WITHSCORE") => call.one(ScoredSet(Operation::RankWithScore { member, reverse })),
+        4 => Err(Error::syntax()),
+        _ => Err(wrong_arity(call.command)),
+    }
+}
+
+fn random<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    if call.len() == 2 {
+        return call.one(ScoredSet(Operation::Random { count: None, with_scores: false }));
+    }
+    let count = visits::random_count(call, 2)?;
+    let with_scores = call.len() > 3;
+    if call.len() > 4 || (with_scores && !call.is(3, "WITHSCORES")) {
+        return Err(Error::syntax());
+    }
+    if with_scores && count > i64::MAX / 2 {
+        return Err(Error::err("value is out of range"));
+    }
+    call.one(ScoredSet(Operation::Random { count: Some(count), with_scores }))
+}
+
+fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let plan = visits::plan(call, false, ScoredSet(Operation::Length), |piece| {
+        let Piece { cursor, count, pattern, .. } = piece;
+        ScoredSet(Operation::Scan { cursor, count, pattern })
+    })?;
+    Ok(match plan {
+        Plan::One(operation) => Plan::Many { steps: vec![Step::Key(operation)], combine: Combine::Texts },
+        plan => plan,
+    })
 }
 
 fn pop<'a>(call: &Call<'a>, end: End) -> Result<Plan<'a>, Error> {

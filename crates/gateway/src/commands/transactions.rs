@@ -2,10 +2,12 @@
 
 use crate::combine::Combine;
 use crate::describe;
+use crate::dialogue::Dialogue;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, OTHER_KEYSPACE, STALE, WRITE};
 use crate::table::{self, Command, Handler, Handler::Flow as Steer, Handler::Local};
+use crate::turns::{self, Blind};
 use protocol::Step;
 use resp::Arguments;
 use types::Error;
@@ -58,10 +60,13 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
                 });
             }
         }
-        // What it writes is what it has read: its reply says no more than that it was there.
+        // What it writes is what it has read.
         Plan::Dialogue(_) => {}
     }
-    Ok(plan)
+    Ok(match plan {
+        Plan::Dialogue(Dialogue::Turns(turns)) => turns::plan(Blind(turns)),
+        plan => plan,
+    })
 }
 
 fn not_blind(command: &Command) -> Error {

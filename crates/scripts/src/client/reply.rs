@@ -48,6 +48,10 @@ impl Reader<'_> {
             Reply::Integer(value) => Ok(Value::Integer(value)),
             Reply::Double(value) if self.is_new => self.field("double", value),
             Reply::Double(value) => self.bytes(&format_double(value)),
+            Reply::Number(digits) => match digits.parse::<f64>() {
+                Ok(value) if self.is_new => self.field("double", value),
+                _ => self.bytes(digits.as_bytes()),
+            },
             Reply::Null | Reply::NullArray => Ok(self.nothing()),
             Reply::Array(len) | Reply::Pairs(len) if self.is_new => self.list(len, elements),
             Reply::Array(len) => self.list(len, elements),

@@ -281,6 +281,7 @@ impl ReplySink for BlindSink {
     fn bulk(&mut self, _: &[u8]) {}
     fn integer(&mut self, _: i64) {}
     fn double(&mut self, _: f64) {}
+    fn number(&mut self, _: &str) {}
     fn text(&mut self, _: &str) {}
     fn null(&mut self) {}
     fn null_array(&mut self) {}

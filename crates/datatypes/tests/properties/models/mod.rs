@@ -3,6 +3,7 @@
 
 mod collections;
 mod list;
+mod map;
 mod merged;
 mod scored_set;
 

@@ -1,12 +1,13 @@
 //! A naive scored set: a sorted vector, searched from end to end.
 
-use super::{Bytes, expect};
+use super::{Bytes, bulks, expect, map};
 use datatypes::scored_set::{AddFlags, End, LexBound, Operation, RangeBy, ScoreBound};
-use types::{Error, ReplyBuf, ReplySink};
+use std::collections::BTreeSet;
+use types::{Error, Reply, ReplyBuf, ReplySink};
 
 pub(super) type State = Vec<(f64, Bytes)>;
 
-pub(super) fn perform(state: &mut State, operation: &Operation<'_>, _actual: &ReplyBuf) -> ReplyBuf {
+pub(super) fn perform(state: &mut State, operation: &Operation<'_>, actual: &ReplyBuf) -> ReplyBuf {
     let number = |number: usize| expect(|reply| reply.integer(number as i64));
     match operation {
         Operation::Add { flags, items } => {
@@ -64,10 +65,71 @@ pub(super) fn perform(state: &mut State, operation: &Operation<'_>, _actual: &Re
             number(removed.len())
         }
         Operation::Pop { end, count } => pop(state, *end, *count),
+        Operation::RankWithScore { member, reverse } => {
+            let place = state.iter().position(|(_, other)| other == member);
+            expect(|reply| match place {
+                None => reply.null_array(),
+                Some(place) => {
+                    reply.array(2);
+                    reply.integer(if *reverse { state.len() - 1 - place } else { place } as i64);
+                    reply.double(state[place].0);
+                }
+            })
+        }
+        operation => read(state, operation, actual),
     }
 }
 
-fn score_of(state: &State, member: &[u8]) -> Option<f64> {
+/// What chooses, visits, or looks at the map.
+fn read(state: &State, operation: &Operation<'_>, actual: &ReplyBuf) -> ReplyBuf {
+    match operation {
+        Operation::Random { count, with_scores } => {
+            let chosen = entries(state, actual);
+            let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
+            let asked = count.unwrap_or(1).unsigned_abs() as usize;
+            assert_eq!(chosen.len(), if negative { asked } else { asked.min(state.len()) });
+            assert!(negative || distinct(&chosen));
+            expect(|reply| match count {
+                None => match chosen.first() {
+                    Some((_, member)) => reply.bulk(member),
+                    None => reply.null(),
+                },
+                Some(_) => list(reply, &chosen, *with_scores && !state.is_empty()),
+            })
+        }
+        Operation::Scan { cursor, pattern, .. } => {
+            let mut elements = actual.elements().skip(1);
+            let Some(Reply::Bulk(next)) = elements.next() else { panic!("a cursor comes first") };
+            let listed = entries(state, &expect(|reply| elements.for_each(|element| element.write(reply))));
+            let wanted = |entry: &(f64, Bytes)| datatypes::glob::matches(pattern, &entry.1, false);
+            assert!(distinct(&listed) && listed.iter().all(wanted));
+            let all = state.iter().filter(|entry| wanted(entry)).count();
+            assert!(*cursor != 0 || next != b"0" || listed.len() == all, "a scan of one piece is complete");
+            expect(|reply| {
+                reply.array(2);
+                reply.bulk(next);
+                reply.array(2 * listed.len());
+                for (score, member) in &listed {
+                    reply.bulk(member);
+                    reply.double(*score);
+                }
+            })
+        }
+        operation => map::read(state, operation),
+    }
+}
+
+/// The members that a reply lists, with the scores that they have.
+fn entries(state: &State, reply: &ReplyBuf) -> State {
+    let entry = |member: Bytes| (score_of(state, &member).expect("it is a member"), member);
+    bulks(reply).into_iter().map(entry).collect()
+}
+
+fn distinct(entries: &State) -> bool {
+    entries.iter().map(|(_, member)| member).collect::<BTreeSet<_>>().len() == entries.len()
+}
+
+pub(super) fn score_of(state: &State, member: &[u8]) -> Option<f64> {
     state.iter().find(|(_, other)| other == member).map(|(score, _)| *score)
 }
 
@@ -169,7 +231,7 @@ fn double_or_null(reply: &mut ReplyBuf, score: Option<f64>) {
     }
 }
 
-fn list(reply: &mut ReplyBuf, entries: &State, with_scores: bool) {
+pub(super) fn list(reply: &mut ReplyBuf, entries: &State, with_scores: bool) {
     if with_scores {
         reply.pairs(entries.len());
     } else {

@@ -1,0 +1,69 @@
+//! Reads of members piece by piece and at random.
+
+use super::execute::{reply_entry, reply_length};
+use crate::collections::ScoredTree;
+use crate::glob;
+use crate::set::sample;
+use types::{ReplySink, Rng};
+
+/// Replies the piece at a cursor with about so many members.
+pub(super) fn scan(
+    state: Option<&ScoredTree>,
+    cursor: u64,
+    count: u64,
+    pattern: &[u8],
+    sink: &mut dyn ReplySink,
+) {
+    let mut found = Vec::new();
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let next = state.map_or(0, |state| {
+        state.scan(cursor, count, |score, member| {
+            if glob::matches(pattern, member, false) {
+                found.push((score, member));
+            }
+        })
+    });
+    sink.array(2);
+    sink.bulk(itoa::Buffer::new().format(next).as_bytes());
+    sink.array(2 * found.len());
+    for (score, member) in found {
+        sink.bulk(member);
+        sink.double(score);
+    }
+}
+
+/// Replies members at random; see [`super::Operation::Random`].
+pub(super) fn random(
+    state: Option<&ScoredTree>,
+    count: Option<i64>,
+    with_scores: bool,
+    random: &mut Rng,
+    sink: &mut dyn ReplySink,
+) {
+    let Some(state) = state else {
+        match count {
+            None => sink.null(),
+            Some(_) => sink.array(0),
+        }
+        return;
+    };
+    match count {
+        None => match state.random(random) {
+            Some((_, member)) => sink.bulk(member),
+            None => sink.null(),
+        },
+        Some(count) if count < 0 => {
+            let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+            reply_length(count, with_scores, sink);
+            let draws = (0..count).filter_map(|_| state.random(random));
+            draws.for_each(|entry| reply_entry(entry, with_scores, sink));
+        }
+        Some(count) => {
+            let count = usize::try_from(count).map_or(state.len(), |count| count.min(state.len()));
+            reply_length(count, with_scores, sink);
+            let ranks = sample(state.len(), count, random);
+            let entries = ranks.into_iter().filter_map(|rank| state.entry_at(rank));
+            entries.for_each(|entry| reply_entry(entry, with_scores, sink));
+        }
+    }
+}
