@@ -1,7 +1,7 @@
 //! Operations on a key of any type: deletion, existence, expiry, and moving a whole value.
 
 use crate::observation::Footprint;
-use crate::{Aspect, Cell, Context, Items, Observation, Patch};
+use crate::{Aspect, Cell, Context, Items, Kind, Observation, Patch, Value};
 use std::borrow::Cow;
 use types::{Error, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
@@ -68,6 +68,11 @@ pub enum Operation<'a> {
         /// The names of losses; empty for all.
         losses: Items<'a>,
     },
+    /// The value of a register, or null; it gets another deadline, and one in the past deletes it (GETEX).
+    GetAndExpire {
+        /// Milliseconds since 1970; 0 for none.
+        at_millis: u64,
+    },
 }
 
 /// A mutation of a key of any type.
@@ -111,6 +116,7 @@ impl<'a> Operation<'a> {
                 Observation::any(Aspect::Whole)
             }
             Operation::Copy | Operation::Take | Operation::Siblings => Observation::any(Aspect::Whole),
+            Operation::GetAndExpire { .. } => Observation::of(Kind::Register, Aspect::Whole),
         }
     }
 
@@ -151,6 +157,10 @@ impl<'a> Operation<'a> {
                 losses.encode(out);
             }
             Operation::Siblings => out.push(10),
+            Operation::GetAndExpire { at_millis } => {
+                out.push(11);
+                at_millis.encode(out);
+            }
         }
     }
 
@@ -168,6 +178,7 @@ impl<'a> Operation<'a> {
             8 => Operation::Restore(checked_cell(input)?),
             9 => Operation::Resolve { losses: Items::decode(input)? },
             10 => Operation::Siblings,
+            11 => Operation::GetAndExpire { at_millis: Wire::decode(input)? },
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -258,6 +269,7 @@ pub fn prepare<'a>(
             sink.integer(deadline(cell, *format, context.now_millis));
             None
         }
+        Operation::GetAndExpire { at_millis } => get_and_expire(cell, *at_millis, context.now_millis, sink),
         Operation::Persist => {
             let effective = cell.expires_at != 0;
             sink.integer(i64::from(effective));
@@ -310,6 +322,30 @@ fn expire(
         Some(Effect::Delete)
     } else {
         Some(Effect::SetDeadline(at_millis))
+    }
+}
+
+fn get_and_expire(
+    cell: &Cell,
+    at_millis: u64,
+    now_millis: u64,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'static>> {
+    match &cell.value {
+        None => {
+            sink.null();
+            return None;
+        }
+        Some(Value::Register(register)) => register.with_bytes(|bytes| sink.bulk(bytes)),
+        Some(_) => {
+            sink.error(&Error::wrong_type());
+            return None;
+        }
+    }
+    match at_millis {
+        0 => (cell.expires_at != 0).then_some(Effect::SetDeadline(0)),
+        _ if at_millis <= now_millis => Some(Effect::Delete),
+        _ => Some(Effect::SetDeadline(at_millis)),
     }
 }
 

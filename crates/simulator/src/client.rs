@@ -232,7 +232,10 @@ impl Open {
 /// the transaction: a log that cannot be written refuses each write in its place, and all of them.
 pub(crate) fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
     reply.elements().find_map(|element| match element {
-        Reply::Error(Error { code: ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings, .. }) => None,
+        Reply::Error(Error {
+            code: ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings | ErrorCode::InvalidObject,
+            ..
+        }) => None,
         Reply::Error(Error { code: ErrorCode::UnknownOutcome, .. }) => Some(Outcome::Unknown),
         Reply::Error(_) => Some(Outcome::Aborted),
         _ => None,

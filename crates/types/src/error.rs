@@ -68,6 +68,8 @@ codes! {
     Degraded = 20 "DEGRADED",
     /// The key has several concurrent values: ask for all of them, and write what they come to. Nothing happened.
     Siblings = 21 "SIBLINGS",
+    /// The key holds bytes that are damaged: write it anew.
+    InvalidObject = 22 "INVALIDOBJ",
 }
 
 /// An error reply: `CODE message`.
