@@ -42,6 +42,8 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "list", "@list"),
         (group == "hash", "@hash"),
         (group == "string", "@string"),
+        (group == "bitmap", "@bitmap"),
+        (group == "hyperloglog", "@hyperloglog"),
         (command.is(flag::ADMIN), "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
@@ -75,13 +77,14 @@ pub(crate) fn write_info(documents: &Documents, command: &Command, sink: &mut dy
 }
 
 /// Which arguments are keys, in the words of Redis 7: what is done with them, where the first is found, and how to go
-/// on from there. Several specifications stand for one key each.
+/// on from there. Several specifications stand for one key each, the last for all that are left.
 fn write_key_specifications(command: &Command, document: &Document, sink: &mut dyn ReplySink) {
     let keys = command.keys;
     let specifications: Vec<_> = document.keys().collect();
     let alone = specifications.len() == 1;
     sink.set(specifications.len());
     let first = if command.key_count > 0 { command.key_count as i32 } else { keys.first };
+    let last_specification = first + specifications.len() as i32 - 1;
     for (index, (flags, note)) in (first..).zip(&specifications) {
         sink.map(3 + usize::from(note.is_some()));
         if let Some(note) = note {
@@ -98,8 +101,9 @@ fn write_key_specifications(command: &Command, document: &Document, sink: &mut d
             continue;
         }
         let last = match keys.last {
+            // The last one stands for all keys that are left.
+            ..0 if index == last_specification => keys.last,
             _ if !alone => 0,
-            ..0 => keys.last,
             _ => keys.last - keys.first,
         };
         write_typed("range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)], sink);

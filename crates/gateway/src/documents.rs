@@ -23,6 +23,8 @@ struct Argument {
     deprecated_since: Option<&'static str>,
     optional: bool,
     multiple: bool,
+    /// Each time it comes with its token.
+    multiple_token: bool,
     arguments: Vec<Argument>,
 }
 
@@ -151,7 +153,7 @@ fn argument(text: &'static str) -> Argument {
             '@' => argument.since = Some(value),
             '!' => argument.deprecated_since = Some(value),
             '?' => argument.optional = true,
-            _ => argument.multiple = true,
+            _ => (argument.multiple_token, argument.multiple) = (argument.multiple, true),
         }
         rest = next;
     }
@@ -165,7 +167,11 @@ fn write_arguments(arguments: &[Argument], sink: &mut dyn ReplySink) {
 
 impl Argument {
     fn flags(&self) -> Vec<&'static str> {
-        let all = [(self.optional, "optional"), (self.multiple, "multiple")];
+        let all = [
+            (self.optional, "optional"),
+            (self.multiple, "multiple"),
+            (self.multiple_token, "multiple_token"),
+        ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
     }
 

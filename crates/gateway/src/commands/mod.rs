@@ -1,10 +1,12 @@
 //! The commands, a file per family: their entries in the table, and how each becomes a plan or a reply.
 
+pub(crate) mod bits;
 pub(crate) mod branching;
 pub(crate) mod commuting;
 pub(crate) mod conflicts;
 pub(crate) mod connection;
 pub(crate) mod hashes;
+pub(crate) mod hyperloglog;
 pub(crate) mod keys;
 pub(crate) mod keyspaces;
 pub(crate) mod lists;
@@ -15,5 +17,7 @@ pub(crate) mod server;
 pub(crate) mod sessions;
 pub(crate) mod sets;
 pub(crate) mod strings;
+mod subsequence;
 pub(crate) mod transactions;
 pub(crate) mod user_types;
+mod whole_strings;
