@@ -13,8 +13,8 @@ pub mod hyperloglog;
 mod long_double;
 mod operation;
 
-pub(crate) use apply::{add, exchange_splice, exchange_tail};
 pub use apply::apply;
+pub(crate) use apply::{add, exchange_splice, exchange_tail};
 pub use effect::{Effect, effects_commute};
 pub use execute::prepare;
 pub use long_double::{LongDouble, Parsed};

@@ -79,9 +79,9 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
             let patches: Vec<Patch> = longer.chain(written).collect();
             if UNDO { Patch::Many(patches) } else { Patch::Nothing }
         }
-        Effect::AddFloat { by } => replace::<UNDO>(cell, |register| {
-            sum(register, *by).ok().map(|sum| sum.to_text())
-        }),
+        Effect::AddFloat { by } => {
+            replace::<UNDO>(cell, |register| sum(register, *by).ok().map(|sum| sum.to_text()))
+        }
         Effect::Unite { with } => replace::<UNDO>(cell, |register| match register {
             None => hyperloglog::Registers::parse(with).ok().map(|registers| registers.encode()),
             Some(register) => register.with_bytes(|bytes| match hyperloglog::union(bytes, with) {

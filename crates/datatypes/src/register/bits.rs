@@ -178,7 +178,8 @@ impl Field {
     fn write(self, value: i64, mut byte: impl FnMut(usize, u8, u8)) {
         let bytes = self.bytes();
         let unused = bytes.end as u64 * 8 - self.offset - u64::from(self.bits);
-        let (mask, value) = (u128::from(self.mask()) << unused, u128::from(value as u64 & self.mask()) << unused);
+        let (mask, value) =
+            (u128::from(self.mask()) << unused, u128::from(value as u64 & self.mask()) << unused);
         let last = bytes.end - 1;
         for at in bytes {
             let shift = (last - at) * 8;
@@ -338,7 +339,8 @@ mod tests {
 
     #[test]
     fn counts_and_positions_are_those_of_the_single_bits() {
-        let strings: [&[u8]; 6] = [BYTES, b"", b"\xff\xff\xff", b"\x00\x00", b"0123456789abcdefghijklmnop", b"\x80"];
+        let strings: [&[u8]; 6] =
+            [BYTES, b"", b"\xff\xff\xff", b"\x00\x00", b"0123456789abcdefghijklmnop", b"\x80"];
         for bytes in strings {
             for unit in [Unit::Byte, Unit::Bit] {
                 for (start, end) in (-45..45).flat_map(|start| (-45..45).map(move |end| (start, end))) {
@@ -346,7 +348,11 @@ mod tests {
                     assert_eq!(count(bytes, within), naive(bytes, within, true).0, "{within:?} of {bytes:?}");
                     for bit in [true, false] {
                         let first = naive(bytes, within, bit).1;
-                        assert_eq!(position(Some(bytes), bit, within), first, "{bit} {within:?} of {bytes:?}");
+                        assert_eq!(
+                            position(Some(bytes), bit, within),
+                            first,
+                            "{bit} {within:?} of {bytes:?}"
+                        );
                     }
                 }
             }

@@ -73,7 +73,9 @@ impl Registers {
             Body::Dense(packed) => {
                 (0..REGISTERS).for_each(|index| registers.0[index] = dense_register(packed, index));
             }
-            Body::Sparse(runs) => each_run(runs, |from, len, value| registers.0[from..from + len].fill(value))?,
+            Body::Sparse(runs) => {
+                each_run(runs, |from, len, value| registers.0[from..from + len].fill(value))?
+            }
         }
         Ok(registers)
     }
@@ -194,7 +196,9 @@ fn each_run(runs: &[u8], mut visit: impl FnMut(usize, usize, u8)) -> Result<(), 
         (len, value, rest) = match rest {
             [] => break,
             [run @ 0x80..=0xff, rest @ ..] => (usize::from(run & 3) + 1, (run >> 2 & 31) + 1, rest),
-            [high @ 0x40..=0x7f, low, rest @ ..] => ((usize::from(high & 63) << 8 | usize::from(*low)) + 1, 0, rest),
+            [high @ 0x40..=0x7f, low, rest @ ..] => {
+                ((usize::from(high & 63) << 8 | usize::from(*low)) + 1, 0, rest)
+            }
             [0x40..=0x7f] => return Err(Fault::Corrupt),
             [run, rest @ ..] => (usize::from(run & 63) + 1, 0, rest),
         };
@@ -375,7 +379,9 @@ mod tests {
     fn unions_come_to_the_same_bytes_in_any_order() {
         let parts = [of(0..900), of(500..1700), of(1700..1701), of(3000..3004)];
         let unite = |order: [usize; 4]| {
-            order.iter().fold(of(0..0), |all, part| union(&all, &parts[*part]).expect("they are well formed").into_owned())
+            order.iter().fold(of(0..0), |all, part| {
+                union(&all, &parts[*part]).expect("they are well formed").into_owned()
+            })
         };
         let expected = unite([0, 1, 2, 3]);
         for order in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1]] {

@@ -294,8 +294,24 @@ mod tests {
     #[test]
     fn what_is_no_number_is_refused() {
         let texts = [
-            "", " 1", "1 ", "nan", "a", "1a", "--1", "1e", "e5", ".", "1e5000", "1e-5000", "0x", "1_0", "1.2.3", "+-1",
-            "0x1p", "1e99999999999999999999",
+            "",
+            " 1",
+            "1 ",
+            "nan",
+            "a",
+            "1a",
+            "--1",
+            "1e",
+            "e5",
+            ".",
+            "1e5000",
+            "1e-5000",
+            "0x",
+            "1_0",
+            "1.2.3",
+            "+-1",
+            "0x1p",
+            "1e99999999999999999999",
         ];
         for text in texts {
             assert_eq!(LongDouble::parse(text.as_bytes()), None, "{text:?}");

@@ -164,8 +164,11 @@ fn bit_range() -> impl Strategy<Value = BitRange> {
 }
 
 fn field() -> impl Strategy<Value = Field> {
-    (any::<bool>(), select(&[1, 4, 8, 17, 63][..]), offset())
-        .prop_map(|(signed, bits, offset)| Field { signed, bits, offset })
+    (any::<bool>(), select(&[1, 4, 8, 17, 63][..]), offset()).prop_map(|(signed, bits, offset)| Field {
+        signed,
+        bits,
+        offset,
+    })
 }
 
 fn field_step() -> impl Strategy<Value = FieldStep> {

@@ -170,7 +170,8 @@ fn field(kind: &[u8], place: &[u8]) -> Result<Field, Error> {
     let fits = |bits: &u8| (1..=Field::most_bits(signed)).contains(bits);
     let bits = parse_integer(bits).and_then(|bits| u8::try_from(bits).ok()).filter(fits);
     let bits = bits.ok_or_else(|| {
-        let text = "Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
+        let text =
+            "Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
         Error::err(text)
     })?;
     let offset = match place {

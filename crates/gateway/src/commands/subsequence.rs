@@ -241,6 +241,9 @@ mod tests {
         let long = vec![b'a'; 20_000];
         assert!(Table::new(&long, &long, true).is_err());
         assert!(Table::new(&vec![b'a'; (1 << 22) + 1], b"b", true).is_err());
-        assert_eq!(Table::new(&long[..10_000], &long[..10_000], true).map(|table| table.length()).ok(), Some(10_000));
+        assert_eq!(
+            Table::new(&long[..10_000], &long[..10_000], true).map(|table| table.length()).ok(),
+            Some(10_000)
+        );
     }
 }

@@ -170,7 +170,8 @@ fn add(held: &mut Option<Bytes>, by: LongDouble) -> ReplyBuf {
     let by = halves(&by.to_text()).expect("the tests add halves");
     let old = held.as_deref().map_or(Some(0), halves);
     let Some(old) = old else {
-        let known = held.as_deref().is_some_and(|bytes| matches!(LongDouble::parse(bytes), Some(Parsed::Finite(_))));
+        let known =
+            held.as_deref().is_some_and(|bytes| matches!(LongDouble::parse(bytes), Some(Parsed::Finite(_))));
         assert!(!known, "the tests write halves: {held:?}");
         return expect(|reply| reply.error(&Error::err("value is not a valid float")));
     };
