@@ -52,12 +52,14 @@ TEMPLATES = {
         DEL <string>
     """,
     "hyperloglogs": """
-        PFADD <string> <member>+
-        PFADD <string>
-        PFCOUNT <string>+
-        PFMERGE <string> <string>+
-        DEL <string>
-        STRLEN <value>
+        PFADD <hyperloglog> <member>+
+        PFADD <hyperloglog> <value>+
+        PFADD <hyperloglog>
+        PFADD <string> <member>
+        PFCOUNT <hyperloglog>+
+        PFCOUNT <hyperloglog>+ <string>
+        PFMERGE <hyperloglog> <hyperloglog>+
+        DEL <hyperloglog>
     """,
     "keys": """
         DEL <key>+
@@ -326,12 +328,15 @@ def expand(rng: random.Random, parts: list) -> list[bytes]:
 
 
 KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z"}
+# Redis keeps their counts in them, and Anabranch does not: nothing else reads them.
+KEY_LETTERS["hyperloglog"] = "p"
 
 
 def value(rng: random.Random, sort: str) -> bytes:
     """A random value of this sort."""
     if sort in KEY_LETTERS:
-        letter = KEY_LETTERS[sort] if rng.random() < 0.93 else rng.choice("shlez")
+        always = sort == "hyperloglog"
+        letter = KEY_LETTERS[sort] if always or rng.random() < 0.93 else rng.choice("shlez")
         return f"{letter}{rng.randrange(3)}".encode()
     if sort == "key":
         return f"{rng.choice('shlez')}{rng.randrange(3)}".encode()

@@ -174,6 +174,9 @@ const DIFFERENCES: &[&str] = &[
      was not there included.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
+    "`PFCOUNT` reads only: it does not keep the count in the string. A HyperLogLog's bytes are the same for the same registers; \
+     Redis reads them, and its own are read.",
+    "`LCS` refuses more than 4194304 steps of 64 bytes of the second string, which some megabytes beside a short string come to.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",

@@ -1,6 +1,6 @@
 //! Commands on the bits of strings.
 
-use super::whole_strings::{self, Arguments, Outcome};
+use super::whole_strings::{self, Outcome};
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data};
@@ -23,12 +23,12 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 fn set<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let offset = offset(call.bytes(2))?;
     let bit = match parse_integer(call.bytes(3)) {
         Some(0) => false,
         Some(1) => true,
         _ => return Err(Error::err("bit is not an integer or out of range")),
     };
-    let offset = offset(call.bytes(2))?;
     call.one(Register(Operation::SetBit { offset, bit }))
 }
 
@@ -79,41 +79,42 @@ fn position<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 /// How bits are joined.
-const JOINS: [(&str, fn(u8, u8) -> u8); 3] =
-    [("AND", |a, b| a & b), ("OR", |a, b| a | b), ("XOR", |a, b| a ^ b)];
+type Join = fn(u8, u8) -> u8;
+
+const JOINS: [(&str, Join); 3] = [("AND", |a, b| a & b), ("OR", |a, b| a | b), ("XOR", |a, b| a ^ b)];
 
 fn join<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let how = JOINS.iter().position(|(name, _)| call.is(1, name));
-    let how = match how {
-        Some(how) => how as i64,
-        None if !call.is(1, "NOT") => return Err(Error::syntax()),
-        None if call.len() > 4 => {
+    let join = JOINS.iter().find(|(name, _)| call.is(1, name)).map(|(_, join)| *join);
+    if join.is_none() {
+        if !call.is(1, "NOT") {
+            return Err(Error::syntax());
+        }
+        if call.len() > 4 {
             return Err(Error::err("BITOP NOT must be called with a single source key."));
         }
-        None => JOINS.len() as i64,
-    };
-    let arguments = Arguments { options: vec![how], ..Arguments::default() };
+    }
     let keys = call.arguments.iter().skip(3);
-    Ok(whole_strings::compute(keys, Some(call.bytes(2)), arguments, joined))
+    Ok(whole_strings::compute(keys, Some(call.bytes(2)), Error::wrong_type(), move |strings| {
+        Ok(Outcome::Write(joined(strings, join)))
+    }))
 }
 
-/// Shorter strings count as followed by zeros.
-fn joined(strings: &[Option<&[u8]>], arguments: &Arguments) -> Result<Outcome, Error> {
+/// The strings' bits joined; those of one turned over where there is no join. Shorter strings count as followed by zeros.
+fn joined(strings: &[Option<&[u8]>], join: Option<Join>) -> Vec<u8> {
     let length = strings.iter().flatten().map(|string| string.len()).max().unwrap_or(0);
     let mut strings = strings.iter().map(|string| string.unwrap_or_default());
     let mut result = strings.next().unwrap_or_default().to_vec();
     result.resize(length, 0);
-    let how = arguments.options.first().and_then(|how| JOINS.get(*how as usize));
-    let Some((_, join)) = how else {
+    let Some(join) = join else {
         result.iter_mut().for_each(|byte| *byte = !*byte);
-        return Ok(Outcome::Write(result));
+        return result;
     };
     for string in strings {
         let (within, behind) = result.split_at_mut(string.len());
         within.iter_mut().zip(string).for_each(|(byte, other)| *byte = join(*byte, *other));
         behind.iter_mut().for_each(|byte| *byte = join(*byte, 0));
     }
-    Ok(Outcome::Write(result))
+    result
 }
 
 fn fields<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

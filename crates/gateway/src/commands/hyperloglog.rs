@@ -1,6 +1,6 @@
 //! Commands on HyperLogLogs: strings that tell about how many different elements were added to them.
 
-use super::whole_strings::{self, Arguments, Outcome};
+use super::whole_strings::{self, Outcome};
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data};
@@ -28,7 +28,7 @@ fn count<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         return call.one(Register(Operation::CountDistinct));
     }
     let keys = call.arguments.iter().skip(1);
-    Ok(whole_strings::compute(keys, None, Arguments::default(), |strings, _| {
+    Ok(whole_strings::compute(keys, None, Error::wrong_type(), |strings| {
         let mut reply = ReplyBuf::new();
         reply.integer(union(strings).map_err(Fault::error)?.count() as i64);
         Ok(Outcome::Reply(reply))
@@ -41,7 +41,7 @@ fn merge<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         return call.one(Register(Operation::Unite { with, reply: UnionReply::Status }));
     }
     let keys = call.arguments.iter().skip(2);
-    Ok(whole_strings::compute(keys, Some(call.bytes(1)), Arguments::default(), |strings, _| {
+    Ok(whole_strings::compute(keys, Some(call.bytes(1)), Error::wrong_type(), |strings| {
         Ok(Outcome::Unite(union(strings).map_err(Fault::error)?.encode()))
     }))
 }

@@ -4,7 +4,7 @@
 //! parallel LCS-length computation revisited): a zero in a row's bit says that its column has one more than the column
 //! before. That suffices to walk back through the table as Redis does.
 
-use super::whole_strings::{self, Arguments, Outcome};
+use super::whole_strings::{self, Outcome};
 use crate::plan::{Call, Plan};
 use types::{Error, ReplyBuf, ReplySink};
 
@@ -22,74 +22,82 @@ struct Match {
     len: usize,
 }
 
+/// What is asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    length: bool,
+    matches: bool,
+    shortest_match: i64,
+    with_lengths: bool,
+}
+
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]`.
 ///
 /// # Errors
 /// The options are wrong.
 pub(super) fn plan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let (mut length, mut indexes, mut shortest, mut with_length) = (false, false, 0, false);
+    let mut options = Options::default();
     let mut index = 3;
     while index < call.len() {
         if call.is(index, "LEN") {
-            length = true;
+            options.length = true;
         } else if call.is(index, "IDX") {
-            indexes = true;
+            options.matches = true;
         } else if call.is(index, "WITHMATCHLEN") {
-            with_length = true;
+            options.with_lengths = true;
         } else if call.is(index, "MINMATCHLEN") && index + 1 < call.len() {
             index += 1;
-            shortest = call.integer(index)?;
+            options.shortest_match = call.integer(index)?;
         } else {
             return Err(Error::syntax());
         }
         index += 1;
     }
-    if length && indexes {
+    if options.length && options.matches {
         return Err(Error::err("If you want both the length and indexes, please just use IDX."));
     }
-    let arguments = Arguments {
-        options: vec![length.into(), indexes.into(), shortest, with_length.into()],
-        wrong_type: Some("The specified keys must contain string values"),
-    };
     let keys = call.arguments.iter().skip(1).take(2);
-    Ok(whole_strings::compute(keys, None, arguments, evaluate))
+    let wrong_type = Error::err("The specified keys must contain string values");
+    Ok(whole_strings::compute(keys, None, wrong_type, move |strings| evaluate(strings, options)))
 }
 
-fn evaluate(strings: &[Option<&[u8]>], arguments: &Arguments) -> Result<Outcome, Error> {
+fn evaluate(strings: &[Option<&[u8]>], options: Options) -> Result<Outcome, Error> {
     let [a, b] = [0, 1].map(|place| strings.get(place).copied().flatten().unwrap_or_default());
-    let [length, indexes, shortest, with_length] = arguments.options[..] else {
-        return Err(Error::syntax());
-    };
-    let table = Table::new(a, b, length == 0)?;
+    let table = Table::new(a, b, !options.length)?;
     let mut reply = ReplyBuf::new();
-    if length != 0 {
+    if options.length {
         reply.integer(table.length() as i64);
         return Ok(Outcome::Reply(reply));
     }
     let matches = table.matches(a, b);
-    if indexes == 0 {
+    if options.matches {
+        write_matches(&matches, table.length(), options, &mut reply);
+    } else {
         let pieces = matches.iter().rev().map(|found| &a[found.a..found.a + found.len]);
         reply.bulk(&pieces.collect::<Vec<_>>().concat());
-        return Ok(Outcome::Reply(reply));
     }
-    let long: Vec<&Match> = matches.iter().filter(|found| found.len as i64 >= shortest).collect();
+    Ok(Outcome::Reply(reply))
+}
+
+fn write_matches(matches: &[Match], length: usize, options: Options, reply: &mut ReplyBuf) {
+    let is_long = |found: &&Match| found.len as i64 >= options.shortest_match;
+    let long: Vec<&Match> = matches.iter().filter(is_long).collect();
     reply.map(2);
     reply.bulk(b"matches");
     reply.array(long.len());
     for found in long {
-        reply.array(2 + usize::from(with_length != 0));
+        reply.array(2 + usize::from(options.with_lengths));
         for start in [found.a, found.b] {
             reply.array(2);
             reply.integer(start as i64);
             reply.integer((start + found.len - 1) as i64);
         }
-        if with_length != 0 {
+        if options.with_lengths {
             reply.integer(found.len as i64);
         }
     }
     reply.bulk(b"len");
-    reply.integer(table.length() as i64);
-    Ok(Outcome::Reply(reply))
+    reply.integer(length as i64);
 }
 
 /// The rows, one for each byte of the first string; only the last unless all are kept.

@@ -7,7 +7,7 @@ use datatypes::{Operation, key};
 use protocol::Step;
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
-use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
+use types::{Error, Reply, ReplyBuf, ReplySink};
 
 /// What is computed of the strings.
 pub(crate) enum Outcome {
@@ -20,23 +20,15 @@ pub(crate) enum Outcome {
 }
 
 /// The function of a command: from what the keys hold, in their order; `None` for those that are absent.
-type Function = fn(&[Option<&[u8]>], &Arguments) -> Result<Outcome, Error>;
-
-/// What a command was called with, beside its keys.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Arguments {
-    /// Numbers and options; the function knows which.
-    pub(crate) options: Vec<i64>,
-    /// What is replied where a key holds another type; the usual error if nothing is said.
-    pub(crate) wrong_type: Option<&'static str>,
-}
+type Function = Box<dyn Fn(&[Option<&[u8]>]) -> Result<Outcome, Error>>;
 
 /// See the module.
 struct WholeStrings {
     keys: Vec<Box<[u8]>>,
     /// What is written.
     target: Option<Box<[u8]>>,
-    arguments: Arguments,
+    /// What is replied where a key holds another type.
+    wrong_type: Error,
     function: Function,
     computed: Option<Outcome>,
 }
@@ -51,11 +43,11 @@ impl Debug for WholeStrings {
 pub(crate) fn compute<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
     target: Option<&'a [u8]>,
-    arguments: Arguments,
-    function: Function,
+    wrong_type: Error,
+    function: impl Fn(&[Option<&[u8]>]) -> Result<Outcome, Error> + 'static,
 ) -> Plan<'a> {
-    let keys = keys.map(Into::into).collect();
-    plan(WholeStrings { keys, target: target.map(Into::into), arguments, function, computed: None })
+    let (keys, target) = (keys.map(Into::into).collect(), target.map(Into::into));
+    plan(WholeStrings { keys, target, wrong_type, function: Box::new(function), computed: None })
 }
 
 impl Turns for WholeStrings {
@@ -86,10 +78,7 @@ impl Turns for WholeStrings {
 
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
         if let Some(error) = first_error(reply) {
-            match self.arguments.wrong_type.filter(|_| error.code == ErrorCode::WrongType) {
-                Some(text) => sink.error(&Error::err(text)),
-                None => sink.error(&error),
-            }
+            sink.error(if error == Error::wrong_type() { &self.wrong_type } else { &error });
             return true;
         }
         match &self.computed {
@@ -108,7 +97,7 @@ impl Turns for WholeStrings {
             _ => None,
         };
         let strings: Vec<Option<&[u8]>> = reply.elements().map(string).collect();
-        match (self.function)(&strings, &self.arguments) {
+        match (self.function)(&strings) {
             Err(error) => sink.error(&error),
             Ok(Outcome::Reply(reply)) => reply.replay(sink),
             Ok(outcome) => {
