@@ -29,6 +29,37 @@ TEMPLATES = {
         DECR <string>
         INCRBY <string> <integer>
         DECRBY <string> <integer>
+        INCRBYFLOAT <string> <float>
+        GETEX <string> {EX <seconds>|PX <millis>|EXAT <at>|PXAT <at-millis>|PERSIST|}
+        GETRANGE <string> <index> <index>
+        SUBSTR <string> <index> <index>
+        SETRANGE <string> <offset> <value>
+        MSETNX (<string> <value>)+
+        LCS <string> <string> {LEN|IDX|IDX WITHMATCHLEN|IDX MINMATCHLEN 2|LEN IDX|}
+    """,
+    "bits": """
+        SETBIT <string> <offset> {0|1|1|2}
+        GETBIT <string> <offset>
+        BITCOUNT <string> {<index> <index>|<index> <index> BYTE|<index> <index> BIT|}
+        BITPOS <string> {0|1} {<index>|<index> <index>|<index> <index> BIT|}
+        BITOP {AND|OR|XOR} <string> <string>+
+        BITOP NOT <string> <string>
+        BITFIELD <string> {SET|INCRBY} <field> <offset> <integer> {GET <field> <offset>|}
+        BITFIELD <string> OVERFLOW {WRAP|SAT|FAIL|NEVER} INCRBY <field> {<offset>|#1} <integer> SET <field> <offset> <integer>
+        BITFIELD_RO <string> GET <field> <offset>
+        SET <string> <value>
+        GET <string>
+        DEL <string>
+    """,
+    "hyperloglogs": """
+        PFADD <hyperloglog> <member>+
+        PFADD <hyperloglog> <value>+
+        PFADD <hyperloglog>
+        PFADD <string> <member>
+        PFCOUNT <hyperloglog>+
+        PFCOUNT <hyperloglog>+ <string>
+        PFMERGE <hyperloglog> <hyperloglog>+
+        DEL <hyperloglog>
     """,
     "keys": """
         DEL <key>+
@@ -232,8 +263,8 @@ TEMPLATES = {
     """,
 }
 
-# How often a family is chosen. A sequence prefers two of these, so that it gets somewhere.
-WEIGHTS = {"strings": 12, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8}
+# How often a family is chosen. A sequence prefers two of the first ones, so that it gets somewhere.
+WEIGHTS = {"strings": 12, "bits": 6, "hyperloglogs": 3, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8}
 ALWAYS = {"transactions": 8, "connection": 3, "server": 2, "scripting": 4}
 
 # What no command expects where it stands.
@@ -376,12 +407,15 @@ def expand(rng: random.Random, parts: list) -> list[bytes]:
 
 
 KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g"}
+# Redis keeps their counts in them, and Anabranch does not: nothing else reads them.
+KEY_LETTERS["hyperloglog"] = "p"
 
 
 def value(rng: random.Random, sort: str) -> bytes:
     """A random value of this sort."""
     if sort in KEY_LETTERS:
-        letter = KEY_LETTERS[sort] if rng.random() < 0.93 else rng.choice("shlez")
+        always = sort == "hyperloglog"
+        letter = KEY_LETTERS[sort] if always or rng.random() < 0.93 else rng.choice("shlez")
         return f"{letter}{rng.randrange(3)}".encode()
     if sort == "key":
         return f"{rng.choice('shlezg')}{rng.randrange(3)}".encode()
@@ -410,8 +444,10 @@ CHOICES = {
     "size": [b"0", b"1", b"500", b"2000", b"1000000", b"5000000", b"25000", b"-1", b"1e3", b"inf"],
     "pattern": PATTERNS,
     "integer": [b"1", b"-1", b"10", b"0", b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"],
-    "float": [b"1", b"-1.5", b"0.1", b"1e3", b"3.0e-3", b"inf", b"nan", b"9223372036854775807", b"abc"],
     "index": [b"0", b"1", b"2", b"-1", b"-2", b"5", b"-100", b"100"],
+    "float": [b"1.5", b"-0.1", b"3", b"1e3", b"3.0e-3", b"5e-18", b"1e20", b"0x1p-2", b"inf", b"nan", b"abc"],
+    "offset": [b"0", b"1", b"7", b"8", b"13", b"100", b"-1", b"4294967296"],
+    "field": [b"u8", b"i8", b"i5", b"u1", b"u63", b"i64", b"u64", b"i0", b"x3"],
     "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
     "script": SCRIPTS,
     "payload": PAYLOADS,

@@ -230,7 +230,7 @@ impl Judged<'_, '_> {
                     return Found::Other(value);
                 }
                 let appended = |other: &&usize| {
-                    **other < self.place && unseen(**other) && appends_no_digits(self.effect(**other))
+                    **other < self.place && unseen(**other) && leaves_no_number(self.effect(**other))
                 };
                 let spoils = view.iter().rev().filter(appended).find(|other| !undone(**other));
                 match (own, spoils) {
@@ -305,15 +305,18 @@ impl Judged<'_, '_> {
             _ => {
                 let value = said(other_effect, &self.written());
                 value.is_some_and(|value| register::parse_integer(&value).is_none())
-                    || appends_no_digits(other_effect)
+                    || leaves_no_number(other_effect)
             }
         }
     }
 }
 
-fn appends_no_digits(effect: &Effect<'_>) -> bool {
-    let Effect::Register(register::Effect::Append { value }) = effect else { return false };
-    !value.iter().all(u8::is_ascii_digit)
+fn leaves_no_number(effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::Register(register::Effect::Append { value }) => !value.iter().all(u8::is_ascii_digit),
+        Effect::Register(edit) => edit.is_edit(),
+        _ => false,
+    }
 }
 
 /// A write that is no value, in words.

@@ -255,6 +255,15 @@ pub enum Patch {
         /// The bytes.
         tail: Vec<u8>,
     },
+    /// What a string, which is no integer, had in place of some bytes.
+    Splice {
+        /// Where they begin.
+        at: usize,
+        /// How many they are.
+        len: usize,
+        /// What was there.
+        bytes: Vec<u8>,
+    },
     /// Elements of a collection as they were, and the deadline it has while it exists.
     Elements {
         /// The deadline to restore when the collection comes into being again.
@@ -274,7 +283,7 @@ impl Patch {
             Patch::Many(patches) => {
                 patches.capacity() * size_of::<Patch>() + patches.iter().map(Patch::memory).sum::<usize>()
             }
-            Patch::Tail { tail, .. } => tail.capacity(),
+            Patch::Tail { tail: bytes, .. } | Patch::Splice { bytes, .. } => bytes.capacity(),
             Patch::Cell(cell) => cell.value.as_ref().map_or(0, Value::memory),
             Patch::Elements { elements, .. } => match elements {
                 Elements::Dict(patch) => patch.memory(),
@@ -414,6 +423,7 @@ pub fn exchange(cell: &mut Cell, patch: &mut Patch) {
             register::add(cell, *by);
         }
         Patch::Tail { at, tail } => register::exchange_tail(cell, *at, tail),
+        Patch::Splice { at, len, bytes } => register::exchange_splice(cell, *at, len, bytes),
         Patch::Elements { expires_at, elements } => exchange_elements(cell, expires_at, elements),
         Patch::Many(patches) => {
             patches.reverse();

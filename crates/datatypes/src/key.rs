@@ -5,7 +5,7 @@ mod object;
 pub use object::ObjectField;
 
 use crate::observation::Footprint;
-use crate::{Aspect, Cell, Context, Items, Observation, Patch};
+use crate::{Aspect, Cell, Context, Items, Kind, Observation, Patch, Value};
 use std::borrow::Cow;
 use types::{Error, ErrorCode, Malformed, Reader, ReplySink, Wire, put_bytes, wire_enum};
 
@@ -78,6 +78,11 @@ pub enum Operation<'a> {
         /// The names of losses; empty for all.
         losses: Items<'a>,
     },
+    /// The value of a register, or null; it gets another deadline, and one in the past deletes it (GETEX).
+    GetAndExpire {
+        /// Milliseconds since 1970; 0 for none.
+        at_millis: u64,
+    },
 }
 
 /// A mutation of a key of any type.
@@ -133,6 +138,7 @@ impl<'a> Operation<'a> {
             | Operation::Dump
             | Operation::Object(ObjectField::Encoding)
             | Operation::Siblings => Observation::any(Aspect::Whole),
+            Operation::GetAndExpire { .. } => Observation::of(Kind::Register, Aspect::Whole),
         }
     }
 
@@ -182,6 +188,10 @@ impl<'a> Operation<'a> {
                 out.push(13);
                 field.encode(out);
             }
+            Operation::GetAndExpire { at_millis } => {
+                out.push(14);
+                at_millis.encode(out);
+            }
         }
     }
 
@@ -202,6 +212,7 @@ impl<'a> Operation<'a> {
             11 => Operation::RestoreAbsent(checked_cell(input)?),
             12 => Operation::Dump,
             13 => Operation::Object(Wire::decode(input)?),
+            14 => Operation::GetAndExpire { at_millis: Wire::decode(input)? },
             _ => return Err(Malformed("key operation tag")),
         })
     }
@@ -292,6 +303,7 @@ pub fn prepare<'a>(
             sink.integer(deadline(cell, *format, context.now_millis));
             None
         }
+        Operation::GetAndExpire { at_millis } => get_and_expire(cell, *at_millis, context.now_millis, sink),
         Operation::Persist => {
             let effective = cell.expires_at != 0;
             sink.integer(i64::from(effective));
@@ -365,6 +377,30 @@ fn expire(
         Some(Effect::Delete)
     } else {
         Some(Effect::SetDeadline(at_millis))
+    }
+}
+
+fn get_and_expire(
+    cell: &Cell,
+    at_millis: u64,
+    now_millis: u64,
+    sink: &mut dyn ReplySink,
+) -> Option<Effect<'static>> {
+    match &cell.value {
+        None => {
+            sink.null();
+            return None;
+        }
+        Some(Value::Register(register)) => register.with_bytes(|bytes| sink.bulk(bytes)),
+        Some(_) => {
+            sink.error(&Error::wrong_type());
+            return None;
+        }
+    }
+    match at_millis {
+        0 => (cell.expires_at != 0).then_some(Effect::SetDeadline(0)),
+        _ if at_millis <= now_millis => Some(Effect::Delete),
+        _ => Some(Effect::SetDeadline(at_millis)),
     }
 }
 

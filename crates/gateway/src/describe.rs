@@ -46,6 +46,8 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "list" || sorts, "@list"),
         (group == "hash", "@hash"),
         (group == "string", "@string"),
+        (group == "bitmap", "@bitmap"),
+        (group == "hyperloglog", "@hyperloglog"),
         (command.is(flag::ADMIN), "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
@@ -218,6 +220,9 @@ const DIFFERENCES: &[&str] = &[
     "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
+    "`PFCOUNT` reads only: it does not keep the count in the string. A HyperLogLog's bytes are the same for the same registers; \
+     Redis reads them, and its own are read.",
+    "`LCS` refuses more than 4194304 steps of 64 bytes of the second string, which some megabytes beside a short string come to.",
     "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",

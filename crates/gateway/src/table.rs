@@ -192,6 +192,8 @@ pub(crate) struct Family {
 pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "generic", title: "Keys", commands: commands::keys::COMMANDS },
     Family { group: "string", title: "Strings", commands: commands::strings::COMMANDS },
+    Family { group: "bitmap", title: "Bits", commands: commands::bits::COMMANDS },
+    Family { group: "hyperloglog", title: "HyperLogLogs", commands: commands::hyperloglog::COMMANDS },
     Family { group: "hash", title: "Hashes", commands: commands::hashes::COMMANDS },
     Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
     Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },

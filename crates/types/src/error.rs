@@ -70,6 +70,8 @@ codes! {
     Siblings = 21 "SIBLINGS",
     /// RESTORE of a key that is there, without REPLACE.
     BusyKey = 22 "BUSYKEY",
+    /// The key holds bytes that are damaged: write it anew.
+    InvalidObject = 23 "INVALIDOBJ",
 }
 
 /// An error reply: `CODE message`.

@@ -1,5 +1,6 @@
 //! Two effects as one.
 
+use crate::register::hyperloglog;
 use crate::scored_set::ScoredItems;
 use crate::{Effect, Items, counter, dict, key, list, register, scored_set, set, summary, top, uid};
 
@@ -16,6 +17,13 @@ pub fn then<'a>(first: &Effect<'a>, second: &Effect<'a>) -> Option<Effect<'a>> {
             Effect::Register(register::Effect::Add { by: a }),
             Effect::Register(register::Effect::Add { by: b }),
         ) => Some(Effect::Register(register::Effect::Add { by: a.wrapping_add(*b) })),
+        (
+            Effect::Register(register::Effect::Unite { with: a }),
+            Effect::Register(register::Effect::Unite { with: b }),
+        ) => {
+            let with = hyperloglog::union(a, b).ok()?.into_owned().into();
+            Some(Effect::Register(register::Effect::Unite { with }))
+        }
         (Effect::Dict(a), Effect::Dict(b)) => dicts(a, b).map(Effect::Dict),
         (Effect::Set(a), Effect::Set(b)) => sets(a, b).map(Effect::Set),
         (Effect::ScoredSet(a), Effect::ScoredSet(b)) => scored_sets(a, b).map(Effect::ScoredSet),

@@ -23,7 +23,7 @@ mod writes;
 pub use effects::then;
 
 use crate::{Cell, Context, Effect, Operation, counter, list, prepare};
-use types::{ErrorCode, Reply, ReplyBuf, ReplySink, Rng};
+use types::{Error, Reply, ReplyBuf, ReplySink, Rng};
 
 /// An operation that was evaluated under its lock and has not committed yet.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ fn blind<'a>(held: &Outstanding<'a, '_>, asked: &Operation<'a>) -> Option<(Reply
 fn refusal(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Option<ReplyBuf> {
     let (of, wanted) = (held.operation.observation().kind?, asked.observation().kind?);
     let error = held.reply.as_error()?;
-    (of == wanted && error.code == ErrorCode::WrongType).then(|| held.reply.clone())
+    (of == wanted && error == Error::wrong_type()).then(|| held.reply.clone())
 }
 
 /// A reply of one element or more, as `write` makes it.

@@ -10,7 +10,7 @@ use super::lost::{All, Around, Base};
 use super::touched::Touched;
 use super::typed::{resets_element, restored};
 use super::{Loss, Origin, Trace, is_reset};
-use crate::{Effect, Kind, dict, key, register};
+use crate::{Effect, Kind, dict, key};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct Contest<'e, O> {
     spoiled: BTreeMap<Box<[u8]>, Listed>,
     /// Where everything is replaced or removed.
     resets: Listed,
-    /// Where that is appended to a register to which nothing can be added then; and where it is written.
+    /// Where a register is edited so that nothing can be added to it then; and where it is written.
     appends: Listed,
     words: Listed,
     /// Of the group of each effect, how many stand before it.
@@ -94,8 +94,10 @@ impl<'e, O: Origin> Contest<'e, O> {
                 self.resets.push(by, place);
             }
             match effect {
-                Effect::Register(register::Effect::Append { .. }) if spoils(effect) => {
-                    self.appends.push(by, place)
+                Effect::Register(edit) if edit.is_edit() => {
+                    if spoils(effect) {
+                        self.appends.push(by, place);
+                    }
                 }
                 Effect::Dict(dict::Effect::Put { pairs }) => {
                     for (field, _) in pairs.pairs().filter(|(_, value)| is_no_number(value)) {

@@ -89,6 +89,7 @@ pub(super) fn spoils(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Register(register::Effect::Set { value, .. }) => is_no_number(value),
         Effect::Register(register::Effect::Append { value }) => !value.iter().all(u8::is_ascii_digit),
+        Effect::Register(edit) => edit.is_edit(),
         Effect::Key(key::Effect::Restore(_)) => {
             matches!(restored(effect), Some(Value::Register(Register::Bytes(_))))
         }

@@ -25,15 +25,15 @@
 //! An increment may also be hidden by a word that it did observe, but not see, because a number was there instead: that word comes
 //! forth when somebody who did not observe it removes the number.
 //!
-//! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Where
-//! types meet, an element whose list was taken out of sight by another type and came forth again is another one.
+//! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Any
+//! other edit of a register counts as one that leaves no number. Where types meet, an element whose list was taken out of sight by another type and came forth again is another one.
 
 use super::items::{Item, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils};
 use super::told::said;
 use super::touched::Touched;
 use super::typed::{resets_element, restored};
 use super::{Trace, is_reset, lasting_kind, replaces_element};
-use crate::{Effect, Kind, Value, dict, list, register, scored_set};
+use crate::{Effect, Kind, Value, dict, list, scored_set};
 use std::collections::BTreeSet;
 use types::wire_enum;
 
@@ -381,7 +381,7 @@ impl Base<'_, '_> {
         }
         let appends = |place: &&usize| {
             let effect = &self.effects[**place];
-            matches!(effect, Effect::Register(register::Effect::Append { .. }))
+            matches!(effect, Effect::Register(edit) if edit.is_edit())
                 && spoils(effect)
                 && **place < self.of
                 && self.is_concurrent(**place)

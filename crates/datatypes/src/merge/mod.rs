@@ -7,7 +7,8 @@
 //!
 //! - An effect is dead where a later one that observed it replaced or removed what it did.
 //! - A key's type is that of the last live effect that says one; effects of other types wait until it dies.
-//! - A register, a field or a score is what the last live write of it says, and on top every live addition.
+//! - A register, a field or a score is what the last live write of it says, and on top every live addition. Edits of a
+//!   register (appended bytes, bits, floating-point sums, HyperLogLogs) come on top as they are, in their order.
 //! - A member is there if a live addition of it is.
 //! - A list's elements are pushed, removed and replaced by identity; see [`line`](self) and [`Trace`].
 //! - A deadline is what the last live write of it says.
@@ -64,11 +65,15 @@ pub struct Performed {
 }
 
 /// The effect that an operation has although it changes nothing where it is evaluated, because it says something that
-/// a concurrent effect elsewhere may contradict: an addition of a member that is there, or has the score.
+/// a concurrent effect elsewhere may contradict: an addition of a member that is there, or has the score; a bit that is set
+/// already, elements that a HyperLogLog has.
 pub fn assertion<'a>(operation: &Operation<'a>) -> Option<Effect<'a>> {
     match operation {
         Operation::Set(set::Operation::Add { .. })
-        | Operation::ScoredSet(scored_set::Operation::Add { .. }) => operation.blind_effect(),
+        | Operation::ScoredSet(scored_set::Operation::Add { .. })
+        | Operation::Register(register::Operation::SetBit { .. } | register::Operation::Unite { .. }) => {
+            operation.blind_effect()
+        }
         _ => None,
     }
 }
@@ -417,9 +422,7 @@ pub fn stands_alone(cell: &Cell, effect: &Effect<'_>) -> bool {
         Effect::Key(effect) => {
             return matches!(effect, key::Effect::SetDeadline(_) | key::Effect::Resolve { .. });
         }
-        Effect::Register(effect) => {
-            matches!(effect, register::Effect::Add { .. } | register::Effect::Append { .. })
-        }
+        Effect::Register(effect) => matches!(effect, register::Effect::Add { .. }) || effect.is_edit(),
         Effect::Dict(effect) => matches!(effect, dict::Effect::Add { .. }),
         Effect::Set(effect) => matches!(effect, set::Effect::Add { .. }),
         Effect::ScoredSet(effect) => matches!(effect, scored_set::Effect::Add { .. }),

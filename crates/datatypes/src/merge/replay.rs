@@ -46,8 +46,8 @@ pub(super) struct Group {
     /// Live additions to a register, and their sum.
     adds: VecDeque<(usize, i64)>,
     sum: i64,
-    /// Live appendings to a register.
-    appends: VecDeque<usize>,
+    /// Live edits of a register.
+    edits: VecDeque<usize>,
 }
 
 impl Group {
@@ -60,7 +60,7 @@ impl Group {
             writes: Vec::new(),
             adds: VecDeque::new(),
             sum: 0,
-            appends: VecDeque::new(),
+            edits: VecDeque::new(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Group {
         while let Some((_, by)) = self.adds.pop_front_if(|(place, _)| *place < self.dead) {
             self.sum = self.sum.wrapping_sub(by);
         }
-        while self.appends.pop_front_if(|place| *place < self.dead).is_some() {}
+        while self.edits.pop_front_if(|place| *place < self.dead).is_some() {}
     }
 
     /// The places from one on, in order.
@@ -244,7 +244,7 @@ impl<'e, O: Origin> Replay<'e, O> {
                 group.adds.push_back((place, *by));
                 group.sum = group.sum.wrapping_add(*by);
             }
-            Effect::Register(register::Effect::Append { .. }) => group.appends.push_back(place),
+            Effect::Register(edit) if edit.is_edit() => group.edits.push_back(place),
             effect => self.steps += self.elements.note(&self.groups, number, place, effect, bounds),
         }
     }
@@ -336,14 +336,14 @@ impl<'e, O: Origin> Replay<'e, O> {
         {
             set(value);
         }
-        if self.groups.iter().all(|group| group.appends.is_empty()) {
+        if self.groups.iter().all(|group| group.edits.is_empty()) {
             if self.groups.iter().any(|group| !group.adds.is_empty()) {
                 let by = self.groups.iter().fold(0i64, |sum, group| sum.wrapping_add(group.sum));
                 apply::<false>(&mut new, &Effect::Register(register::Effect::Add { by }));
             }
         } else {
             let added = |group: &Group| -> Vec<usize> {
-                group.adds.iter().map(|(place, _)| *place).chain(group.appends.iter().copied()).collect()
+                group.adds.iter().map(|(place, _)| *place).chain(group.edits.iter().copied()).collect()
             };
             let mut places: Vec<usize> = self.groups.iter().flat_map(added).collect();
             places.sort_unstable();

@@ -51,10 +51,7 @@ fn told(effect: &Effect<'_>) -> Vec<u8> {
         Effect::Key(key::Effect::Restore(cell)) => return whole(cell),
         Effect::Key(key::Effect::Delete) | Effect::Register(register::Effect::Delete) => name("DEL"),
         Effect::Register(register::Effect::Add { by }) => name(&format!("INCRBY {by}")),
-        Effect::Register(register::Effect::Append { value }) => {
-            name("APPEND");
-            words.push(value.to_vec());
-        }
+        Effect::Register(edit) => register_words(edit, &mut words),
         Effect::Dict(dict::Effect::Put { pairs }) => {
             name("HSET");
             words.extend(pairs.iter().map(<[u8]>::to_vec));
@@ -84,6 +81,25 @@ fn told(effect: &Effect<'_>) -> Vec<u8> {
         }
     }
     words.join(&b' ')
+}
+
+fn register_words(effect: &register::Effect<'_>, words: &mut Vec<Vec<u8>>) {
+    let number = |number: u64| number.to_string().into_bytes();
+    match effect {
+        register::Effect::Set { value, .. } => words.push(value.to_vec()),
+        register::Effect::Delete => words.push(b"DEL".to_vec()),
+        register::Effect::Add { by } => words.extend([b"INCRBY".to_vec(), by.to_string().into_bytes()]),
+        register::Effect::Append { value } => words.extend([b"APPEND".to_vec(), value.to_vec()]),
+        register::Effect::SetRange { offset, value } => {
+            words.extend([b"SETRANGE".to_vec(), number(*offset), value.to_vec()]);
+        }
+        register::Effect::AddFloat { by } => words.extend([b"INCRBYFLOAT".to_vec(), by.to_text()]),
+        register::Effect::SetBit { offset, bit } => {
+            words.extend([b"SETBIT".to_vec(), number(*offset), number((*bit).into())]);
+        }
+        register::Effect::BitField { .. } => words.push(b"BITFIELD".to_vec()),
+        register::Effect::Unite { .. } => words.push(b"PFMERGE".to_vec()),
+    }
 }
 
 fn list_words(effect: &list::Effect<'_>, words: &mut Vec<Vec<u8>>) {

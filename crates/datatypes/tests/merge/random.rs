@@ -31,6 +31,8 @@ const MIXED: &[&str] = &[
     "SET ?",
     "INCRBY 1",
     "APPEND x",
+    "SETRANGE 2 ?",
+    "PFADD a",
     "DEL",
     "SADD a",
     "SREM a",

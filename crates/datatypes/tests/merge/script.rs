@@ -1,7 +1,7 @@
 //! A key's effects, each with whose it is and what it observed; commands in words.
 
 use datatypes::merge::{Among, Performed, Trace, assertion, perform};
-use datatypes::register::{Condition, Deadline, SetReply};
+use datatypes::register::{Condition, Deadline, LongDouble, Parsed, SetReply, UnionReply, hyperloglog};
 use datatypes::scored_set::{AddFlags, ScoredItems};
 use datatypes::{
     Cell, Context, Effect, Items, Operation, Value, counter, dict, key, list, prepare, register, scored_set,
@@ -127,6 +127,20 @@ fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> O
         "DEL" => Operation::Key(key::Operation::Delete),
         "INCRBY" => Operation::Register(register::Operation::Increment { by: number(1) }),
         "APPEND" => Operation::Register(register::Operation::Append { value: bytes[1] }),
+        "SETRANGE" => {
+            Operation::Register(register::Operation::SetRange { offset: number(1) as u64, value: bytes[2] })
+        }
+        "SETBIT" => {
+            Operation::Register(register::Operation::SetBit { offset: number(1) as u64, bit: number(2) == 1 })
+        }
+        "INCRBYFLOAT" => match LongDouble::parse(bytes[1]) {
+            Some(Parsed::Finite(by)) => Operation::Register(register::Operation::IncrementFloat { by }),
+            other => panic!("no number: {other:?}"),
+        },
+        "PFADD" => {
+            let with = hyperloglog::of_elements(bytes[1..].iter().copied()).into();
+            Operation::Register(register::Operation::Unite { with, reply: UnionReply::Changed })
+        }
         "EXPIREAT" => Operation::Key(key::Operation::ExpireAt {
             at_millis: number(1) as u64,
             condition: key::ExpireCondition::default(),

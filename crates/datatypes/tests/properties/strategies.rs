@@ -2,6 +2,8 @@
 
 use datatypes::geo::{Point, Shape};
 use datatypes::list::{self, Positions};
+use datatypes::register::bits::{BitRange, Change, Field, FieldStep, Overflow, Unit};
+use datatypes::register::{LongDouble, Parsed, hyperloglog};
 use datatypes::scored_set::{
     self, AddFlags, Center, LexBound, Listing, Order, RangeBy, ScoreBound, ScoredItems, Search,
 };
@@ -12,6 +14,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// Longer than what the packed forms of the collections hold.
@@ -113,6 +116,7 @@ pub fn key_operation() -> impl Strategy<Value = key::Operation<'static>> {
             .prop_map(|(at_millis, condition)| O::ExpireAt { at_millis, condition }),
         select(&[T::SecondsLeft, T::MillisLeft, T::SecondsAt, T::MillisAt][..]).prop_map(O::Deadline),
         Just(O::Persist),
+        select(&[0, 500, 3000][..]).prop_map(|at_millis| O::GetAndExpire { at_millis }),
         Just(O::Copy),
         Just(O::Take),
         cell().prop_map(|cell| O::Restore(encoded(&cell).into())),
@@ -127,18 +131,94 @@ pub fn register_operation() -> impl Strategy<Value = register::Operation<'static
     let condition = select(&[C::Always, C::IfAbsent, C::IfPresent][..]);
     let reply = select(&[R::Status, R::Flag, R::Old][..]);
     prop_oneof![
-        Just(O::Get),
-        (word(), deadline(), condition, reply).prop_map(|(value, deadline, condition, reply)| O::Set {
+        1 => Just(O::Get),
+        1 => (word(), deadline(), condition, reply).prop_map(|(value, deadline, condition, reply)| O::Set {
             value,
             deadline,
             condition,
             reply
         }),
-        word().prop_map(|value| O::Append { value }),
-        Just(O::Length),
-        summand().prop_map(|by| O::Increment { by }),
-        Just(O::GetDelete),
+        1 => word().prop_map(|value| O::Append { value }),
+        1 => Just(O::Length),
+        1 => summand().prop_map(|by| O::Increment { by }),
+        1 => Just(O::GetDelete),
+        3 => register_edit_operation(),
+        3 => register_part_operation(),
     ]
+}
+
+fn register_part_operation() -> impl Strategy<Value = register::Operation<'static>> {
+    use register::Operation as O;
+    prop_oneof![
+        (index(), index()).prop_map(|(start, end)| O::GetRange { start, end }),
+        offset().prop_map(|offset| O::GetBit { offset }),
+        bit_range().prop_map(|range| O::CountBits { range }),
+        (any::<bool>(), bit_range()).prop_map(|(bit, range)| O::FindBit { bit, range }),
+        vec(field().prop_map(|field| FieldStep { field, change: Change::Get }), 1..3)
+            .prop_map(|steps| O::BitField { steps }),
+        Just(O::CountDistinct),
+    ]
+}
+
+fn register_edit_operation() -> impl Strategy<Value = register::Operation<'static>> {
+    use register::{Operation as O, UnionReply as R};
+    prop_oneof![
+        (0..30u64, word()).prop_map(|(offset, value)| O::SetRange { offset, value }),
+        float().prop_map(|by| O::IncrementFloat { by }),
+        (offset(), any::<bool>()).prop_map(|(offset, bit)| O::SetBit { offset, bit }),
+        vec(field_step(), 1..4).prop_map(|steps| O::BitField { steps }),
+        (hyperloglog(), select(&[R::Changed, R::Status][..]))
+            .prop_map(|(with, reply)| O::Unite { with, reply }),
+    ]
+}
+
+/// The offset of a bit.
+fn offset() -> impl Strategy<Value = u64> {
+    select(&[0, 1, 7, 9, 70, 200][..])
+}
+
+fn bit_range() -> impl Strategy<Value = BitRange> {
+    let unit = select(&[Unit::Byte, Unit::Bit][..]);
+    (index(), option::of(index()), unit).prop_map(|(start, end, unit)| BitRange { start, end, unit })
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    (any::<bool>(), select(&[1, 4, 8, 17, 63][..]), offset()).prop_map(|(signed, bits, offset)| Field {
+        signed,
+        bits,
+        offset,
+    })
+}
+
+fn field_step() -> impl Strategy<Value = FieldStep> {
+    let overflow = select(&[Overflow::Wrap, Overflow::Saturate, Overflow::Fail][..]);
+    let change = (summand(), overflow, 0..5).prop_map(|(number, overflow, which)| match which {
+        0 => Change::Get,
+        1 | 2 => Change::Set { value: number, overflow },
+        _ => Change::Add { by: number, overflow },
+    });
+    (field(), change).prop_map(|(field, change)| FieldStep { field, change })
+}
+
+/// A half, or a whole number.
+fn float() -> impl Strategy<Value = LongDouble> {
+    select(&["0.5", "-1.5", "3", "0"][..]).prop_filter_map("finite", |text| {
+        match LongDouble::parse(text.as_bytes()) {
+            Some(Parsed::Finite(number)) => Some(number),
+            _ => None,
+        }
+    })
+}
+
+/// Few elements, seldom so many that the string is dense.
+fn hyperloglog() -> impl Strategy<Value = Cow<'static, [u8]>> {
+    let many = || (0..3000u32).map(u32::to_le_bytes);
+    let dense = Just(()).prop_map(move |()| {
+        let elements: Vec<[u8; 4]> = many().collect();
+        hyperloglog::of_elements(elements.iter().map(|element| &element[..]))
+    });
+    let few = vec(word(), 0..3).prop_map(|words| hyperloglog::of_elements(words.into_iter()));
+    prop_oneof![15 => few, 1 => dense].prop_map(Cow::Owned)
 }
 
 fn deadline() -> impl Strategy<Value = register::Deadline> {
@@ -424,14 +504,27 @@ fn list_effect() -> impl Strategy<Value = list::Effect<'static>> {
     ]
 }
 
+fn register_edit() -> impl Strategy<Value = register::Effect<'static>> {
+    use register::Effect as E;
+    prop_oneof![
+        1 => (0..30u64, word()).prop_map(|(offset, value)| E::SetRange { offset, value }),
+        1 => float().prop_map(|by| E::AddFloat { by }),
+        2 => (offset(), any::<bool>()).prop_map(|(offset, bit)| E::SetBit { offset, bit }),
+        1 => (0..40u64, vec(field_step(), 0..3)).prop_map(|(length, steps)| E::BitField { length, steps }),
+        3 => hyperloglog().prop_map(|with| E::Unite { with }),
+    ]
+}
+
 /// An effect of this type.
 pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
     match kind {
         Kind::Register => prop_oneof![
-            (word(), deadline()).prop_map(|(value, deadline)| register::Effect::Set { value, deadline }),
-            summand().prop_map(|by| register::Effect::Add { by }),
-            word().prop_map(|value| register::Effect::Append { value }),
-            Just(register::Effect::Delete),
+            1 => (word(), deadline())
+                .prop_map(|(value, deadline)| register::Effect::Set { value, deadline }),
+            1 => summand().prop_map(|by| register::Effect::Add { by }),
+            1 => word().prop_map(|value| register::Effect::Append { value }),
+            1 => Just(register::Effect::Delete),
+            4 => register_edit(),
         ]
         .prop_map(Effect::Register)
         .boxed(),

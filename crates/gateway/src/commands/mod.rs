@@ -1,5 +1,6 @@
 //! The commands, a file per family: their entries in the table, and how each becomes a plan or a reply.
 
+pub(crate) mod bits;
 pub(crate) mod branching;
 pub(crate) mod commuting;
 pub(crate) mod conflicts;
@@ -7,6 +8,7 @@ pub(crate) mod connection;
 pub(crate) mod geo;
 mod geo_search;
 pub(crate) mod hashes;
+pub(crate) mod hyperloglog;
 pub(crate) mod keys;
 pub(crate) mod keyspaces;
 pub(crate) mod list_moves;
@@ -24,7 +26,9 @@ pub(crate) mod set_stores;
 pub(crate) mod sets;
 pub(crate) mod sort;
 pub(crate) mod strings;
+mod subsequence;
 pub(crate) mod transactions;
 pub(crate) mod user_types;
 pub(crate) mod visits;
 pub(crate) mod waiting;
+mod whole_strings;

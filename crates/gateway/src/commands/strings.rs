@@ -1,13 +1,15 @@
 //! Commands on strings: registers.
 
+use super::subsequence;
 use crate::combine::Combine;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
-use datatypes::Operation;
-use datatypes::register::{self, Condition, Deadline, SetReply};
+use crate::turns::{self, On, Turns, first_error};
+use datatypes::register::{self, Condition, Deadline, LongDouble, Parsed, SetReply};
+use datatypes::{Operation, key};
 use protocol::Step;
-use types::Error;
+use types::{Error, Reply, ReplyBuf, ReplySink};
 
 /// The table's entries.
 #[rustfmt::skip]
@@ -23,10 +25,17 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("getdel", 2, WRITE | FAST, "6.2.0", "Reads the string of a key and deletes the key", Data(get_and_delete)).keys(1, 1, 1),
     Command::new("append", 3, WRITE | DENYOOM | FAST, "2.0.0", "Appends to the string of a key", Data(append)).keys(1, 1, 1),
     Command::new("strlen", 2, READONLY | FAST, "2.2.0", "Tells the length of the string of a key", Data(length)).keys(1, 1, 1),
+    Command::new("getex", -2, WRITE | FAST, "6.2.0", "Reads the string of a key and changes when it expires", Data(get_and_expire)).keys(1, 1, 1),
+    Command::new("getrange", 4, READONLY, "2.4.0", "Reads a part of the string of a key", Data(range)).keys(1, 1, 1),
+    Command::new("substr", 4, READONLY, "1.0.0", "Reads a part of the string of a key", Data(range)).keys(1, 1, 1),
+    Command::new("setrange", 4, WRITE | DENYOOM, "2.2.0", "Writes over a part of the string of a key", Data(set_range)).keys(1, 1, 1),
+    Command::new("msetnx", -3, WRITE | DENYOOM, "1.0.1", "Writes the strings of several keys if none of them exists", Data(set_many_if_absent)).keys(1, -1, 2),
+    Command::new("lcs", -3, READONLY, "7.0.0", "Finds the longest common subsequence of two strings", Data(subsequence::plan)).keys(1, 2, 1),
     Command::new("incr", 2, WRITE | DENYOOM | FAST, "1.0.0", "Adds one to the integer of a key", Data(increment)).keys(1, 1, 1),
     Command::new("decr", 2, WRITE | DENYOOM | FAST, "1.0.0", "Subtracts one from the integer of a key", Data(decrement)).keys(1, 1, 1),
     Command::new("incrby", 3, WRITE | DENYOOM | FAST, "1.0.0", "Adds to the integer of a key", Data(increment_by)).keys(1, 1, 1),
     Command::new("decrby", 3, WRITE | DENYOOM | FAST, "1.0.0", "Subtracts from the integer of a key", Data(decrement_by)).keys(1, 1, 1),
+    Command::new("incrbyfloat", 3, WRITE | DENYOOM | FAST, "2.6.0", "Adds to the floating-point number of a key", Data(increment_float)).keys(1, 1, 1),
 ];
 
 fn get<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -34,13 +43,16 @@ fn get<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 fn set<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let options = if call.len() == 3 { SetOptions::default() } else { SetOptions::parse(call)? };
+    let options = if call.len() == 3 { SetOptions::default() } else { SetOptions::parse(call, 3)? };
+    if options.persist {
+        return Err(Error::syntax());
+    }
     let condition = options.condition.unwrap_or(Condition::Always);
     let reply = if options.get { SetReply::Old } else { SetReply::Status };
     call.one(write(call.bytes(2), options.deadline.unwrap_or(Deadline::Clear), condition, reply))
 }
 
-/// What follows the value of a SET.
+/// What follows the value of a SET, or the key of a GETEX.
 #[derive(Default)]
 struct SetOptions {
     deadline: Option<Deadline>,
@@ -48,15 +60,17 @@ struct SetOptions {
     deadline_option: Option<&'static str>,
     condition: Option<Condition>,
     get: bool,
+    /// PERSIST, which only GETEX takes.
+    persist: bool,
 }
 
 impl SetOptions {
-    fn parse(call: &Call<'_>) -> Result<Self, Error> {
+    fn parse(call: &Call<'_>, from: usize) -> Result<Self, Error> {
         const UNITS: [(&str, i64, bool); 4] =
             [("EX", 1000, true), ("PX", 1, true), ("EXAT", 1000, false), ("PXAT", 1, false)];
         let mut options = SetOptions::default();
         let mut time = None;
-        let mut index = 3;
+        let mut index = from;
         while index < call.len() {
             let unit = UNITS.into_iter().find(|(name, ..)| call.is(index, name));
             if let Some((name, unit_millis, relative)) = unit {
@@ -69,6 +83,9 @@ impl SetOptions {
             } else if call.is(index, "KEEPTTL") {
                 options.choose_deadline("KEEPTTL")?;
                 options.deadline = Some(Deadline::Keep);
+            } else if call.is(index, "PERSIST") {
+                options.choose_deadline("PERSIST")?;
+                options.persist = true;
             } else if call.is(index, "GET") {
                 options.get = true;
             } else if call.is(index, "NX") && options.condition != Some(Condition::IfPresent) {
@@ -146,6 +163,85 @@ fn get_and_set<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 fn get_and_delete<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     call.one(Operation::Register(register::Operation::GetDelete))
+}
+
+fn get_and_expire<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let options = SetOptions::parse(call, 2)?;
+    let at_millis = match options.deadline {
+        _ if options.get || options.condition.is_some() => return Err(Error::syntax()),
+        Some(Deadline::At { millis }) => millis,
+        Some(Deadline::Keep | Deadline::Clear) => return Err(Error::syntax()),
+        None if options.persist => 0,
+        None => return get(call),
+    };
+    call.one(Operation::Key(key::Operation::GetAndExpire { at_millis }))
+}
+
+fn range<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    call.one(Operation::Register(register::Operation::GetRange { start, end }))
+}
+
+fn set_range<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let value = call.bytes(3);
+    let offset = u64::try_from(call.integer(2)?).map_err(|_| Error::err("offset is out of range"))?;
+    let fits = offset.checked_add(value.len() as u64).is_some_and(|end| end <= register::MAX_BYTES as u64);
+    // Nothing is written nowhere.
+    let offset = if value.is_empty() { 0 } else { offset };
+    if !fits && !value.is_empty() {
+        return Err(Error::err("string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    call.one(Operation::Register(register::Operation::SetRange { offset, value }))
+}
+
+fn increment_float<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let by = match LongDouble::parse(call.bytes(2)) {
+        Some(Parsed::Finite(by)) => by,
+        Some(Parsed::Infinite) => return Err(Error::err("increment would produce NaN or Infinity")),
+        None => return Err(Error::err("value is not a valid float")),
+    };
+    call.one(Operation::Register(register::Operation::IncrementFloat { by }))
+}
+
+fn set_many_if_absent<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    if call.len().is_multiple_of(2) {
+        return Err(wrong_arity(call.command));
+    }
+    let pairs = (1..call.len()).step_by(2).map(|index| [call.bytes(index), call.bytes(index + 1)]);
+    Ok(turns::plan(WriteIfAbsent { pairs: pairs.map(|pair| pair.map(Into::into)).collect(), absent: false }))
+}
+
+/// MSETNX: asks whether any of the keys exists, and writes if none does.
+#[derive(Debug)]
+struct WriteIfAbsent {
+    /// Keys and values.
+    pairs: Vec<[Box<[u8]>; 2]>,
+    /// None of the keys exists.
+    absent: bool,
+}
+
+impl Turns for WriteIfAbsent {
+    fn steps(&self, on: On) -> Vec<Step<'_>> {
+        let operation = |value| match self.absent {
+            true => write(value, Deadline::Clear, Condition::Always, SetReply::Status),
+            false => Operation::Key(key::Operation::Exists),
+        };
+        self.pairs.iter().map(|[key, value]| on.key(key, operation(value))).collect()
+    }
+
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        if let Some(error) = first_error(reply) {
+            sink.error(&error);
+            return true;
+        }
+        let exists = !self.absent && reply.elements().any(|element| element == Reply::Integer(1));
+        let done = self.absent || exists;
+        if done {
+            sink.integer(self.absent.into());
+        }
+        self.absent = true;
+        done
+    }
 }
 
 fn append<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

@@ -5,12 +5,13 @@ mod collections;
 mod list;
 mod map;
 mod merged;
+mod register;
 mod scored_set;
 
 use crate::properties::strategies::{KINDS, operation_of};
 use crate::properties::{evaluate, for_all};
 use datatypes::key::Operation as KeyOperation;
-use datatypes::register::{self, Condition, SetReply};
+use datatypes::register::{Condition, Operation as RegisterOperation, SetReply};
 use datatypes::{Cell, Kind, Operation, Value, apply};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -131,8 +132,8 @@ impl Model {
         }
     }
 
-    fn perform_register(&mut self, operation: &register::Operation<'_>) -> ReplyBuf {
-        use register::Operation as O;
+    fn perform_register(&mut self, operation: &RegisterOperation<'_>) -> ReplyBuf {
+        use RegisterOperation as O;
         let old = match self {
             Model::Absent => None,
             Model::Register(bytes) => Some(bytes.clone()),
@@ -183,6 +184,12 @@ impl Model {
                     SetReply::Flag => reply.integer(i64::from(done)),
                     SetReply::Old => bulk_or_null(reply, old.as_deref()),
                 })
+            }
+            other => {
+                let mut held = old;
+                let reply = register::perform(&mut held, other);
+                *self = held.map_or(Model::Absent, Model::Register);
+                reply
             }
         }
     }
