@@ -236,8 +236,7 @@ impl ReplySink for ReplyBuf {
         self.tagged(3, |out| value.encode(out));
     }
     fn number(&mut self, digits: &str) {
-        self.0.push(13);
-        put_bytes(&mut self.0, digits.as_bytes());
+        self.tagged_bytes(13, digits.as_bytes());
     }
     fn text(&mut self, text: &str) {
         self.tagged_bytes(4, text.as_bytes());

@@ -94,11 +94,7 @@ impl<'e, O: Origin> Contest<'e, O> {
                 self.resets.push(by, place);
             }
             match effect {
-                Effect::Register(edit) if edit.is_edit() => {
-                    if spoils(effect) {
-                        self.appends.push(by, place);
-                    }
-                }
+                Effect::Register(edit) if edit.is_edit() && spoils(effect) => self.appends.push(by, place),
                 Effect::Dict(dict::Effect::Put { pairs }) => {
                     for (field, _) in pairs.pairs().filter(|(_, value)| is_no_number(value)) {
                         self.spoiled.entry(field.into()).or_default().push(by, place);

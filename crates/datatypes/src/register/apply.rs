@@ -125,7 +125,7 @@ fn append_bytes(cell: &mut Cell, value: &[u8]) {
 
 fn write_field<const UNDO: bool>(cell: &mut Cell, step: &FieldStep) -> Patch {
     let range = step.field.bytes();
-    let step = step.from_byte(range.start);
+    let step = step.after_byte(range.start);
     edit::<UNDO>(cell, range, |bytes| step.perform(bytes))
 }
 

@@ -105,7 +105,7 @@ impl Big {
     }
 
     /// Decimal digits.
-    pub(super) fn to_decimal(mut self) -> String {
+    pub(super) fn into_decimal(mut self) -> String {
         let mut pieces = Vec::new();
         while !self.0.is_empty() {
             let mut rest = 0u64;

@@ -277,7 +277,7 @@ impl FieldStep {
     }
 
     /// The same step on what follows a byte.
-    pub(super) fn from_byte(self, at: usize) -> Self {
+    pub(super) fn after_byte(self, at: usize) -> Self {
         let field = Field { offset: self.field.offset - at as u64 * 8, ..self.field };
         FieldStep { field, ..self }
     }

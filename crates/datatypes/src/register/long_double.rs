@@ -94,7 +94,7 @@ impl LongDouble {
     /// The decimal form with at most 17 digits after the point.
     pub fn to_text(self) -> Vec<u8> {
         let digits = if self.exponent >= 0 {
-            Big::from(self.mantissa).shifted(self.exponent as u32).to_decimal()
+            Big::from(self.mantissa).shifted(self.exponent as u32).into_decimal()
         } else {
             let text = fixed_point(self.mantissa, self.exponent.unsigned_abs());
             let text = text.trim_end_matches('0');
