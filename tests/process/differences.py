@@ -113,7 +113,7 @@ INTENDED = [
             "ZDIFFSTORE",
         ),
         ours=b"-ERR ",
-        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"*0", b":0"),
+        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"-ERR syntax error", b"*0", b":0"),
     ),
     Difference(
         what="`ZRANK` and `ZREVRANK` with `WITHSCORE`",
@@ -124,6 +124,15 @@ INTENDED = [
         commands=("ZRANK", "ZREVRANK"),
         ours=(b"*", b"_", b"-ERR syntax error", b"-WRONGTYPE"),
         theirs=b"-ERR wrong number of arguments",
+    ),
+    Difference(
+        what="a weight that makes minus zero of a score",
+        redis="`-0`",
+        anabranch="`0`",
+        reason="Minus zero is zero wherever scores are kept.",
+        example=("ZADD key 1 member", "ZUNION 1 key WEIGHTS -0 WITHSCORES"),
+        commands=("ZUNION", "ZINTER"),
+        ours=b"*2\r\n$6\r\nmember\r\n$1\r\n0\r\n",
     ),
     Difference(
         what="undocumented options of `ZINCRBY`",

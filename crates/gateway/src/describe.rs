@@ -196,7 +196,7 @@ const DIFFERENCES: &[&str] = &[
      was not there included.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
-    "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
+    "`SRANDMEMBER`, `HRANDFIELD` and `ZRANDMEMBER` repeat at most 10000000 elements, and refuse more.",
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number.",
