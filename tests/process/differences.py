@@ -193,7 +193,7 @@ INTENDED = [
             "ZDIFFSTORE",
         ),
         ours=b"-ERR ",
-        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"*0", b":0"),
+        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"-ERR syntax error", b"*0", b":0"),
     ),
     Difference(
         what="`ZRANK` and `ZREVRANK` with `WITHSCORE`",
@@ -213,6 +213,15 @@ INTENDED = [
         example=("PFADD key a", "PFCOUNT key", "GET key"),
         commands=("GET",),
         ours=b"$21\r\nHYLL\x01\x00\x00\x00",
+    ),
+    Difference(
+        what="a weight that makes minus zero of a score",
+        redis="`-0`",
+        anabranch="`0`",
+        reason="Minus zero is zero wherever scores are kept.",
+        example=("ZADD key 1 member", "ZUNION 1 key WEIGHTS -0 WITHSCORES"),
+        commands=("ZUNION", "ZINTER"),
+        ours=b"*2\r\n$6\r\nmember\r\n$1\r\n0\r\n",
     ),
     Difference(
         what="undocumented options of `ZINCRBY`",

@@ -192,11 +192,11 @@ TEMPLATES = {
         ZUNION <sources> {AGGREGATE SUM|AGGREGATE MIN|AGGREGATE MAX|} {WITHSCORES|}
         ZINTER <sources> {AGGREGATE SUM|AGGREGATE MIN|AGGREGATE MAX|} {WITHSCORES|}
         ZDIFF <sources> {WITHSCORES|}
-        ZUNION 2 <zset> <zset> WEIGHTS <score> <score> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
-        ZINTER 2 <zset> <zset> WEIGHTS <score> <score> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
+        ZUNION 2 <zset> <zset> WEIGHTS <weight> <weight> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
+        ZINTER 2 <zset> <zset> WEIGHTS <weight> <weight> {AGGREGATE MIN|AGGREGATE MAX|} WITHSCORES
         ZINTERCARD <sources> {LIMIT <count>|}
         ZUNIONSTORE <zset> <sources> {AGGREGATE MIN|AGGREGATE MAX|}
-        ZINTERSTORE <zset> 2 <zset> <zset> {WEIGHTS <score> <score>|}
+        ZINTERSTORE <zset> 2 <zset> <zset> {WEIGHTS <weight> <weight>|}
         ZDIFFSTORE <zset> <sources>
     """,
     "geo": """
@@ -440,6 +440,8 @@ CHOICES = {
     "score": SCORES,
     "bound": BOUNDS,
     "lex": LEX,
+    # None that makes minus zero of a score: see the table of differences.
+    "weight": [b"1", b"2", b"0.5", b"3.0", b"1e3", b"inf", b"abc"],
     "unit": [b"m", b"km", b"ft", b"mi", b"KM", b"yd"],
     "size": [b"0", b"1", b"500", b"2000", b"1000000", b"5000000", b"25000", b"-1", b"1e3", b"inf"],
     "pattern": PATTERNS,

@@ -1,11 +1,13 @@
 //! Points on Earth as Redis keeps them: a geohash of 52 bits, which is a score of a sorted set.
 //!
-//! A geohash is the number of a cell in a grid over the Mercator map: with a *step* of 26 there are 2^26 columns and as many
-//! rows, and the bits of the two numbers alternate. Cells of a smaller step are ranges of scores, so a search reads the
-//! ranges of the cell around its center and of the cells beside it.
+//! A geohash is the number of a cell in a grid over the Mercator map: with a *step* of 26 there are
+//! 2^26 columns and as many rows, and the bits of the two numbers alternate. Cells of a smaller step
+//! are ranges of scores, so a search reads the ranges of the cell around its center and of the cells
+//! beside it.
 //!
-//! All formulas are those of Redis (`geohash.c`, `geohash_helper.c`, `geo.c`), in the same order of operations: scores,
-//! distances, and what a search finds in which order are the same to the last digit.
+//! All formulas are those of Redis (`geohash.c`, `geohash_helper.c`, `geo.c`), in the same order of
+//! operations: scores, distances, and what a search finds in which order are the same to the last
+//! digit.
 
 use crate::codec::Field;
 use std::ops::Range;

@@ -223,7 +223,7 @@ const DIFFERENCES: &[&str] = &[
     "`PFCOUNT` reads only: it does not keep the count in the string. A HyperLogLog's bytes are the same for the same registers; \
      Redis reads them, and its own are read.",
     "`LCS` refuses more than 4194304 steps of 64 bytes of the second string, which some megabytes beside a short string come to.",
-    "`SRANDMEMBER` repeats at most 10000000 members, and refuses more.",
+    "`SRANDMEMBER`, `HRANDFIELD` and `ZRANDMEMBER` repeat at most 10000000 elements, and refuse more.",
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number.",

@@ -98,9 +98,7 @@ fn whatever_decodes_as_an_operation_can_be_evaluated_on_any_cell() {
         let is_endless = match operation {
             Operation::Set(set::Operation::Random { count: Some(count) })
             | Operation::Dict(dict::Operation::Random { count: Some(count), .. })
-            | Operation::ScoredSet(scored_set::Operation::Random { count: Some(count), .. }) => {
-                count < -1000
-            }
+            | Operation::ScoredSet(scored_set::Operation::Random { count: Some(count), .. }) => count < -1000,
             Operation::UidGenerator(uid::Operation::Next { count: Some(count) }) => count > 1000,
             _ => false,
         };

@@ -333,8 +333,11 @@ fn search() -> impl Strategy<Value = Search<'static>> {
 }
 
 fn listing() -> impl Strategy<Value = Listing> {
-    any::<(bool, bool, bool)>()
-        .prop_map(|(distances, hashes, coordinates)| Listing { distances, hashes, coordinates })
+    any::<(bool, bool, bool)>().prop_map(|(distances, hashes, coordinates)| Listing {
+        distances,
+        hashes,
+        coordinates,
+    })
 }
 
 fn scored_set_read() -> impl Strategy<Value = scored_set::Operation<'static>> {

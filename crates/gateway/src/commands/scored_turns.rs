@@ -1,5 +1,5 @@
-//! Commands on sorted sets that read before they write: what a read lists is stored, or the first set that has members
-//! loses some.
+//! Commands on sorted sets that read before they write: what a read lists is stored, or the first set
+//! that has members loses some.
 
 use super::visits;
 use crate::plan::{Call, Plan};
@@ -12,7 +12,7 @@ use protocol::Step;
 use std::borrow::Cow;
 use types::{Error, Reader, Reply, ReplyBuf, ReplySink};
 
-/// What of another type or no type at all does not have.
+/// A key's content: these members, or nothing if there are none.
 pub(crate) fn cell_of(scored: ScoredTree) -> Cell {
     let value = (!scored.is_empty()).then(|| Value::ScoredSet(Box::new(scored)));
     Cell { value, expires_at: 0 }
@@ -29,7 +29,8 @@ struct Store {
     found: Option<(usize, key::Operation<'static>)>,
 }
 
-/// The plan of a command that stores under `destination` what `read`, which lists members with scores, finds in `source`.
+/// The plan of a command that stores under `destination` what `read` finds in `source`: an operation
+/// that lists members with scores.
 pub(crate) fn store<'a>(destination: &[u8], source: &[u8], read: Operation<'_>) -> Plan<'a> {
     let mut bytes = Vec::new();
     ScoredSet(read).encode(&mut bytes);

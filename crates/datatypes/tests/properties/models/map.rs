@@ -37,7 +37,8 @@ pub(super) fn read(state: &State, operation: &Operation<'_>) -> ReplyBuf {
         },
         Operation::SearchScores { search, by_distance } => match find(state, search) {
             Ok(found) => {
-                let number = |found: &Found| if *by_distance { found.1 / search.shape.unit() } else { found.0.0 };
+                let number =
+                    |found: &Found| if *by_distance { found.1 / search.shape.unit() } else { found.0.0 };
                 let entries: State = found.iter().map(|found| (number(found), found.0.1.clone())).collect();
                 expect(|reply| list(reply, &entries, true))
             }
@@ -58,7 +59,12 @@ fn position(reply: &mut ReplyBuf, point: Point) {
     }
 }
 
-fn describe(reply: &mut ReplyBuf, search: &Search<'_>, listing: Listing, ((score, member), distance): &Found) {
+fn describe(
+    reply: &mut ReplyBuf,
+    search: &Search<'_>,
+    listing: Listing,
+    ((score, member), distance): &Found,
+) {
     let Listing { distances, hashes, coordinates } = listing;
     let details = usize::from(distances) + usize::from(hashes) + usize::from(coordinates);
     if details > 0 {
@@ -93,9 +99,11 @@ fn find(state: &State, search: &Search<'_>) -> Result<Vec<Found>, ReplyBuf> {
     let inside = state.iter().filter(|(score, _)| (0.0..4_503_599_627_370_496.0).contains(score));
     let everything: Vec<Found> = inside.filter_map(found).collect();
     let ranges = search.shape.score_ranges(center);
-    let of_range = |range| everything.iter().filter(move |((score, _), _)| std::ops::Range::contains(range, score));
+    let of_range =
+        |range| everything.iter().filter(move |((score, _), _)| std::ops::Range::contains(range, score));
     let mut listed: Vec<Found> = ranges.iter().flat_map(of_range).cloned().collect();
-    let names = |found: &[Found]| found.iter().map(|((_, member), _)| member.clone()).collect::<BTreeSet<_>>();
+    let names =
+        |found: &[Found]| found.iter().map(|((_, member), _)| member.clone()).collect::<BTreeSet<_>>();
     assert_eq!((names(&listed), listed.len()), (names(&everything), everything.len()));
     let limit = search.limit.map_or(usize::MAX, |limit| limit as usize);
     if search.any {
