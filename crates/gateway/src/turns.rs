@@ -53,6 +53,32 @@ pub(crate) fn first_error(reply: &ReplyBuf) -> Option<Error> {
     })
 }
 
+/// A command behind BLIND: what it replies is not shown, unless it is an error.
+#[derive(Debug)]
+pub(crate) struct Hidden(pub(crate) Box<dyn Turns>);
+
+impl Turns for Hidden {
+    fn is_atomic(&self) -> bool {
+        self.0.is_atomic()
+    }
+
+    fn steps(&self, on: On) -> Vec<Step<'_>> {
+        self.0.steps(on)
+    }
+
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        let mut hidden = ReplyBuf::new();
+        let done = self.0.on_reply(reply, &mut hidden);
+        if done {
+            match hidden.as_error() {
+                Some(error) => sink.error(&error),
+                None => sink.simple("OK"),
+            }
+        }
+        done
+    }
+}
+
 /// What a command computed of the values that it read.
 #[derive(Debug, Default)]
 pub(crate) struct Computed {

@@ -2,10 +2,12 @@
 
 use crate::combine::Combine;
 use crate::describe;
+use crate::dialogue::Dialogue;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{DENYOOM, FAST, LOADING, NOSCRIPT, STALE, WRITE};
 use crate::table::{self, Command, Handler, Handler::Flow as Steer, Handler::Local};
+use crate::turns::{self, Hidden};
 use protocol::Step;
 use resp::Arguments;
 use types::Error;
@@ -39,7 +41,10 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     if !command.is(WRITE) || command.name == call.command.name {
         return Err(not_blind(command));
     }
-    let mut plan = plan(&Call { arguments, command, ..*call })?;
+    let mut plan = match plan(&Call { arguments, command, ..*call })? {
+        Plan::Dialogue(Dialogue::Turns(turns)) => return Ok(turns::plan(Hidden(turns))),
+        plan => plan,
+    };
     match &mut plan {
         Plan::One(operation) => operation.blind = !operation.operation.is_read(),
         Plan::Many { steps, combine } => {
