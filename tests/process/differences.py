@@ -206,6 +206,15 @@ INTENDED = [
         theirs=b"-ERR wrong number of arguments",
     ),
     Difference(
+        what="wrong arguments of `BITCOUNT` and `BITPOS` on a missing key",
+        redis="are not looked at in 7.0",
+        anabranch="are errors, as in 7.2",
+        reason="What is wrong is wrong without a key, too.",
+        example=("BITCOUNT missing 1",),
+        commands=("BITCOUNT", "BITPOS"),
+        ours=b"-ERR ",
+    ),
+    Difference(
         what="the bytes of a HyperLogLog",
         redis="`PFCOUNT` writes the count into the string, and a dense string stays dense",
         anabranch="`PFCOUNT` only reads, and the string is the same for the same registers, in whatever order they came",

@@ -406,16 +406,15 @@ def expand(rng: random.Random, parts: list) -> list[bytes]:
     return words
 
 
-KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g"}
-# Redis keeps their counts in them, and Anabranch does not: nothing else reads them.
-KEY_LETTERS["hyperloglog"] = "p"
+# Nothing else reads the keys of HyperLogLogs: Redis keeps their counts in them, and Anabranch does not.
+KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g", "hyperloglog": "p"}
 
 
 def value(rng: random.Random, sort: str) -> bytes:
     """A random value of this sort."""
     if sort in KEY_LETTERS:
-        always = sort == "hyperloglog"
-        letter = KEY_LETTERS[sort] if always or rng.random() < 0.93 else rng.choice("shlez")
+        stray = sort != "hyperloglog" and rng.random() >= 0.93
+        letter = rng.choice("shlez") if stray else KEY_LETTERS[sort]
         return f"{letter}{rng.randrange(3)}".encode()
     if sort == "key":
         return f"{rng.choice('shlezg')}{rng.randrange(3)}".encode()

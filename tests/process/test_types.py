@@ -70,7 +70,8 @@ def names_of_writing_commands(client) -> set:
 @pytest.fixture
 def plain(server):
     """Replies as they come: nothing is made of them."""
-    with server.client(decode_responses=True, single_connection_client=True) as client:
+    bytewise = {"decode_responses": True, "encoding_errors": "backslashreplace"}
+    with server.client(single_connection_client=True, **bytewise) as client:
         client.response_callbacks.clear()
         yield client
 

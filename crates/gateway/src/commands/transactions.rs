@@ -41,7 +41,10 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     if !command.is(WRITE) || command.name == call.command.name {
         return Err(not_blind(command));
     }
-    let mut plan = plan(&Call { arguments, command, ..*call })?;
+    let mut plan = match plan(&Call { arguments, command, ..*call })? {
+        Plan::Dialogue(Dialogue::Turns(turns)) => return Ok(turns::plan(Blind(turns))),
+        plan => plan,
+    };
     match &mut plan {
         Plan::One(operation) => operation.blind = !operation.operation.is_read(),
         Plan::Many { steps, combine } => {
@@ -63,10 +66,7 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         // What it writes is what it has read.
         Plan::Dialogue(_) => {}
     }
-    Ok(match plan {
-        Plan::Dialogue(Dialogue::Turns(turns)) => turns::plan(Blind(turns)),
-        plan => plan,
-    })
+    Ok(plan)
 }
 
 fn not_blind(command: &Command) -> Error {
