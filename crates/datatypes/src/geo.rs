@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn coordinates_have_the_digits_that_they_need() {
-        assert_eq!(coordinate(13.361389338970184), "13.3613893389701841");
+        assert_eq!(coordinate(13.361389338970184), "13.36138933897018433");
         assert_eq!((coordinate(-0.0), coordinate(180.0)), ("0".to_owned(), "180".to_owned()));
     }
 }
