@@ -176,7 +176,7 @@ impl Key {
             }
             Operation::Members => braces(set.iter().map(quoted)),
             Operation::Length => integer(set.len()),
-            Operation::Pop { .. } | Operation::Random { .. } => Answer::NotJudged,
+            Operation::Pop { .. } | Operation::Random { .. } | Operation::Scan { .. } => Answer::NotJudged,
         }
     }
 
@@ -207,6 +207,10 @@ impl Key {
             Operation::FieldLength { field } => integer(dict.get(*field).map_or(0, Vec::len)),
             Operation::Delete { fields } => {
                 integer(fields.iter().filter(|field| dict.remove(*field).is_some()).count())
+            }
+            // No workload asks for these.
+            Operation::Scan { .. } | Operation::Random { .. } | Operation::IncrementFloat { .. } => {
+                Answer::NotJudged
             }
             Operation::Increment { field, by } => {
                 let before = dict.get(*field).map_or(Some(0), |value| number(value));
