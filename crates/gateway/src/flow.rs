@@ -339,6 +339,10 @@ impl<H: Host> Engine<'_, H> {
         let old = &connection.session;
         let mut session = Session::new(old.peer.clone(), keyspace, authenticated, old.opened_at);
         session.active_at = old.active_at;
+        // They still tell which library is behind the connection, as in Redis.
+        session.library.clone_from(&old.library);
+        session.library_version.clone_from(&old.library_version);
+        session.wrong_passwords = old.wrong_passwords;
         connection.session = session;
         connection.parser.set_authenticated(authenticated);
         connection.encoder().simple("RESET");

@@ -70,6 +70,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     pub(crate) version: ProtocolVersion,
     pub(crate) authenticated: bool,
+    /// How often it gave a wrong password.
+    pub(crate) wrong_passwords: u32,
     pub(crate) name: Vec<u8>,
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
@@ -159,6 +161,7 @@ impl Session {
             peer,
             version: ProtocolVersion::Resp2,
             authenticated,
+            wrong_passwords: 0,
             name: Vec::new(),
             library: Vec::new(),
             library_version: Vec::new(),

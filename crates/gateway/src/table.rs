@@ -140,7 +140,9 @@ impl Command {
         let fixed = if keys.first > 0 { keys.first..last + 1 } else { 0..0 };
         let count = arguments.get(self.key_count).filter(|_| self.key_count > 0).and_then(parse_integer);
         let first = self.key_count + 1;
-        let counted = first..first + count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        // A client may announce more keys than it has sent.
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let counted = first..first + count.min(len.saturating_sub(first));
         let fixed = fixed.step_by(keys.step.max(1) as usize).map(|index| index as usize);
         fixed.chain(counted)
     }

@@ -146,7 +146,8 @@ fn command_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
         }
         Some(_) => false,
     };
-    let names: Vec<&str> = commands().filter(fits).map(|command| command.name).collect();
+    let all = commands().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+    let names: Vec<&str> = all.filter(fits).map(|command| command.name).collect();
     sink.array(names.len());
     names.iter().for_each(|name| sink.bulk(name.as_bytes()));
     Ok(())
