@@ -137,6 +137,14 @@ pub(crate) fn write_docs(documents: &Documents, command: &Command, sink: &mut dy
     }
 }
 
+/// Redis's text for a subcommand that was called with arguments that it does not take.
+pub(crate) fn unknown_subcommand(call: &crate::plan::Call<'_>) -> Error {
+    let (container, name) = (call.arguments.name(), call.bytes(1));
+    let container = String::from_utf8_lossy(container).to_ascii_uppercase();
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    Error::err(format!("unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."))
+}
+
 /// `HELP` of a container: its subcommands.
 ///
 /// # Errors

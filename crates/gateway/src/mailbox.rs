@@ -1,7 +1,7 @@
 //! Where replies go: straight into a connection's output when they come in order, else into a box until asked for.
 
+use crate::tally::Writer;
 use protocol::Replies;
-use resp::Encoder;
 use std::collections::BTreeMap;
 use types::{ReplyBuf, ReplySink, RequestId};
 
@@ -56,7 +56,7 @@ impl Replies for Mailbox {
 /// The replies of a batch: encoded at once while they come in order, kept otherwise.
 pub(crate) struct InOrder<'b> {
     /// Writes into the connection's output.
-    pub(crate) encoder: Encoder<&'b mut Vec<u8>>,
+    pub(crate) encoder: Writer<'b>,
     /// The number of the next reply of this connection.
     pub(crate) next: u64,
     /// The number after the batch's last.
@@ -70,6 +70,7 @@ impl Replies for InOrder<'_> {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         if id.0 == self.next && id.0 < self.end {
             self.next += 1;
+            self.encoder.tally.reply_to(id.0);
             return &mut self.encoder;
         }
         if id.0 + 1 == self.next {
