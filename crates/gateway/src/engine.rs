@@ -352,7 +352,9 @@ impl<'e, H: Host> Engine<'e, H> {
             Ok(Action::Local(..) | Action::Queue(_)) | Err(_) => true,
         };
         let start = self.connection.output.len();
-        let (began, counts) = (self.host.clock(), !matches!(action, Ok(Action::Queue(_))));
+        // What was not found, or may not be carried out, is refused and no call.
+        let counts = self.connection.tally.current().is_some() && !matches!(action, Ok(Action::Queue(_)));
+        let began = self.host.clock();
         self.act(arguments, action);
         let nanos = self.host.clock().saturating_sub(began);
         match self.connection.activity {

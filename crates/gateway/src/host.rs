@@ -52,10 +52,12 @@ pub trait Host {
     fn info(&self, sections: &[String], own: &Statistics, out: &mut String);
 
     /// Adds what the process's other gateways have counted.
-    fn other_statistics(&self, sum: &mut Statistics);
+    fn other_statistics(&self, sum: &mut Statistics) {
+        let _ = sum;
+    }
 
     /// All gateways of the process begin to count anew; the asking one has.
-    fn reset_statistics(&mut self);
+    fn reset_statistics(&mut self) {}
 
     /// Visits every configuration parameter with its value, in a fixed order.
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str));
@@ -64,55 +66,87 @@ pub trait Host {
     ///
     /// # Errors
     /// One is unknown, cannot be changed, or has no such value.
-    fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error>;
+    fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let _ = parameters;
+        Err(Error::err("this process has no parameters that can be changed"))
+    }
 
     /// Why the configuration file is not written by `CONFIG REWRITE`.
-    fn why_not_rewritten(&self) -> Error;
+    fn why_not_rewritten(&self) -> Error {
+        Error::err("The server is running without a config file")
+    }
 
     /// A clock for measurements, in nanoseconds.
-    fn clock(&self) -> u64;
+    fn clock(&self) -> u64 {
+        self.now().instant.0.saturating_mul(1000)
+    }
 
     /// Commands that take so many nanoseconds are to be told of.
-    fn slow_nanos(&self) -> u64;
+    fn slow_nanos(&self) -> u64 {
+        u64::MAX
+    }
 
     /// A command took long.
-    fn note_slow(&self, command: SlowCommand);
+    fn note_slow(&self, command: SlowCommand) {
+        let _ = command;
+    }
 
     /// Shows what the process remembers of slow commands.
-    fn diagnose(&self, work: &mut dyn FnMut(&mut Diagnostics));
+    fn diagnose(&self, work: &mut dyn FnMut(&mut Diagnostics)) {
+        work(&mut Diagnostics::default());
+    }
 
     /// What a client did that an operator should know. Told of once a minute at most.
-    fn report(&self, incident: Incident<'_>);
+    fn report(&self, incident: Incident<'_>) {
+        let _ = incident;
+    }
 
     /// A client has authenticated: it counts among those that are served from now on.
     ///
     /// # Errors
     /// There are too many.
-    fn admit(&mut self) -> Result<(), Error>;
+    fn admit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Until when commands wait.
-    fn pause(&self) -> Pause;
+    fn pause(&self) -> Pause {
+        Pause::default()
+    }
 
     /// Lets commands wait, or lets them go on.
-    fn set_pause(&mut self, pause: Pause);
+    fn set_pause(&mut self, pause: Pause) {
+        let _ = pause;
+    }
 
     /// True if the client with this address may use `DEBUG`.
-    fn may_debug(&self, address: &str) -> bool;
+    fn may_debug(&self, address: &str) -> bool {
+        let _ = address;
+        false
+    }
 
     /// Asks for a checkpoint.
     ///
     /// # Errors
     /// One is under way, or there is nothing that it could be kept in.
-    fn want_checkpoint(&mut self) -> Result<(), Error>;
+    fn want_checkpoint(&mut self) -> Result<(), Error> {
+        Err(Error::err("this process takes no checkpoints"))
+    }
 
     /// When the last checkpoint was taken, or the process started, in seconds since 1970.
-    fn last_checkpoint_seconds(&self) -> u64;
+    fn last_checkpoint_seconds(&self) -> u64 {
+        0
+    }
 
     /// Ends the process in order; with `saving`, what no log holds is kept in a checkpoint.
-    fn shut_down(&mut self, saving: bool);
+    fn shut_down(&mut self, saving: bool) {
+        let _ = saving;
+    }
 
     /// Visits what is known of the memory of the process, in bytes.
-    fn memory(&self, visit: &mut dyn FnMut(&str, u64));
+    fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
+        let _ = visit;
+    }
 
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
