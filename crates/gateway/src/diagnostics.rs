@@ -126,7 +126,10 @@ mod tests {
             diagnostics.note("command", at, millis);
         }
         let latency = &diagnostics.latencies()["command"];
-        assert_eq!((latency.samples.iter().copied().collect::<Vec<_>>(), latency.worst), (vec![(1, 7), (2, 3)], 7));
+        assert_eq!(
+            (latency.samples.iter().copied().collect::<Vec<_>>(), latency.worst),
+            (vec![(1, 7), (2, 3)], 7)
+        );
         assert_eq!(diagnostics.forget_latencies(|event| event == "other"), 0);
         assert_eq!(diagnostics.forget_latencies(|_| true), 1);
     }

@@ -192,9 +192,7 @@ impl Scan {
         let (next, keys) = match self.visited.take() {
             None => {
                 let (next, keys) = piece(reply);
-                let wanted = |key: &&[u8]| {
-                    self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
-                };
+                let wanted = |key: &&[u8]| self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
                 let keys: Vec<Vec<u8>> = keys.filter(wanted).map(<[u8]>::to_vec).collect();
                 if self.kind.is_some() && !keys.is_empty() {
                     self.visited = Some((next, keys));

@@ -2,9 +2,9 @@
 
 use crate::combine::Combine;
 use crate::control::Control;
+use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
 use crate::gateway::Gateway;
-use crate::diagnostics::SlowCommand;
 use crate::host::{Host, Incident, Pause};
 use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};

@@ -64,7 +64,8 @@ impl Pattern {
         let pattern = Pattern::new(pattern, false);
         let searched: usize = pattern.searched().iter().map(Vec::len).sum();
         if searched > MOST_SEARCHED {
-            let text = format!("a pattern has at most {MOST_SEARCHED} characters between its first and its last *");
+            let text =
+                format!("a pattern has at most {MOST_SEARCHED} characters between its first and its last *");
             return Err(Error::err(text));
         }
         Ok(pattern)
@@ -90,7 +91,8 @@ impl Pattern {
             return false;
         }
         for part in searched {
-            let found = (0..(rest.len() + 1).saturating_sub(part.len())).find(|at| self.fits(part, &rest[*at..]));
+            let found =
+                (0..(rest.len() + 1).saturating_sub(part.len())).find(|at| self.fits(part, &rest[*at..]));
             let Some(at) = found else { return false };
             rest = &rest[at + part.len()..];
         }

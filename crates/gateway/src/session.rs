@@ -3,8 +3,8 @@
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
 use crate::sequence::Sequence;
-use crate::task::{After, Task};
 use crate::tally::{Tally, Writer};
+use crate::task::{After, Task};
 use resp::{Parser, ProtocolVersion};
 use std::ops::Range;
 use types::{Instant, KeyspaceId, SessionId};

@@ -130,7 +130,10 @@ impl Statistics {
             entry.rejected += theirs.rejected;
             if let Some(theirs) = &theirs.latency {
                 let latency = entry.latency.get_or_insert_with(|| Box::new([0; BUCKETS]));
-                latency.iter_mut().zip(theirs.iter()).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+                latency
+                    .iter_mut()
+                    .zip(theirs.iter())
+                    .for_each(|(sum, more)| *sum = sum.saturating_add(*more));
             }
         }
         for (word, count) in &other.errors {
@@ -169,7 +172,8 @@ impl Statistics {
     /// The lines of the section `latencystats`.
     pub fn write_latencies(&self, out: &mut String) {
         for (name, entry) in self.known().filter(|(_, entry)| entry.latency.is_some()) {
-            let percentiles = PERCENTILES.map(|(label, part)| format!("{label}={:.3}", entry.percentile(part)));
+            let percentiles =
+                PERCENTILES.map(|(label, part)| format!("{label}={:.3}", entry.percentile(part)));
             let written = write!(out, "latency_percentiles_usec_{name}:{}\r\n", percentiles.join(","));
             debug_assert!(written.is_ok(), "a string takes any text");
         }
@@ -177,7 +181,8 @@ impl Statistics {
 
     /// `LATENCY HISTOGRAM`: of each wanted command how many calls took at most so many microseconds, by powers of two.
     pub(crate) fn write_histograms(&self, wanted: impl Fn(&str) -> bool, sink: &mut dyn ReplySink) {
-        let shown: Vec<_> = self.known().filter(|(name, entry)| entry.latency.is_some() && wanted(name)).collect();
+        let shown: Vec<_> =
+            self.known().filter(|(name, entry)| entry.latency.is_some() && wanted(name)).collect();
         sink.map(shown.len());
         for (name, entry) in shown {
             sink.bulk(name.as_bytes());
@@ -247,14 +252,18 @@ mod tests {
             let bucket = bucket_of(nanos);
             let is_last = bucket == BUCKETS - 1;
             assert!(nanos < end_of(bucket) || is_last, "{nanos} in {bucket}");
-            assert!(bucket == 0 || nanos < 4 || end_of(bucket - 1) <= nanos || is_last, "{nanos} in {bucket}");
+            assert!(
+                bucket == 0 || nanos < 4 || end_of(bucket - 1) <= nanos || is_last,
+                "{nanos} in {bucket}"
+            );
         }
     }
 
     #[test]
     fn lines_are_those_of_redis() {
         let mut statistics = Statistics::default();
-        let get = (0..NUMBERS).find(|number| table::numbered(*number).is_some_and(|found| found.name == "get"));
+        let get =
+            (0..NUMBERS).find(|number| table::numbered(*number).is_some_and(|found| found.name == "get"));
         let get = get.expect("there is one") as u16;
         (0..99).for_each(|_| statistics.called(get, 1000));
         statistics.called(get, 3_000_000);
@@ -265,7 +274,10 @@ mod tests {
         sum.add(&statistics);
         let mut text = String::new();
         sum.write_commands(&mut text);
-        assert_eq!(text, "cmdstat_get:calls=100,usec=3099,usec_per_call=30.99,rejected_calls=1,failed_calls=1\r\n");
+        assert_eq!(
+            text,
+            "cmdstat_get:calls=100,usec=3099,usec_per_call=30.99,rejected_calls=1,failed_calls=1\r\n"
+        );
         text.clear();
         sum.write_errors(&mut text);
         assert_eq!(text, "errorstat_ERR:count=2\r\n");

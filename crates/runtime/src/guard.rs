@@ -116,9 +116,13 @@ mod tests {
 
     #[test]
     fn loopback_is_local_in_either_family() {
-        for (address, local) in
-            [("127.0.0.1", true), ("::1", true), ("::ffff:127.0.0.2", true), ("10.0.0.1", false), ("::2", false)]
-        {
+        for (address, local) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.2", true),
+            ("10.0.0.1", false),
+            ("::2", false),
+        ] {
             assert_eq!(is_local(address.parse().unwrap()), local, "{address}");
         }
     }

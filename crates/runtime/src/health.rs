@@ -62,7 +62,9 @@ pub(crate) fn of(process: &Process) -> Health {
         let still = now - Instant(worker.turned_at.load(Relaxed)).min(now);
         if still >= STUCK_AFTER {
             let seconds = still.as_secs();
-            return not_ready(&format!("worker {number} is stuck: its clients are not served for {seconds} s"));
+            return not_ready(&format!(
+                "worker {number} is stuck: its clients are not served for {seconds} s"
+            ));
         }
     }
     if process.journal.as_ref().is_some_and(|journal| journal.is_suspended()) {

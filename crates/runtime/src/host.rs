@@ -1,13 +1,13 @@
 //! What surrounds a worker's gateway.
 
 use crate::cluster::{self, HotKeysQuestion};
-use crate::options::DebugCommand;
-use crate::{guard, info, parameters};
 use crate::keyspace::Keyspace;
+use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
+use crate::{guard, info, parameters};
 use gateway::{
     Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, SlowCommand, Statistics,
 };
@@ -40,7 +40,17 @@ impl WorkerHost {
     pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, worker: u16) -> Self {
         let (keyspaces, now) = (process.keyspaces(), process.now());
         let outcome = Outcome::NOTHING;
-        WorkerHost { process, me, worker, keyspaces, now, random: Rng::new(), outcome, stirred: false, resets: 0 }
+        WorkerHost {
+            process,
+            me,
+            worker,
+            keyspaces,
+            now,
+            random: Rng::new(),
+            outcome,
+            stirred: false,
+            resets: 0,
+        }
     }
 
     /// A new turn of the loop begins.

@@ -82,7 +82,8 @@ fn server(process: &Process, out: &mut String) {
     line(out, format_args!("redis_version:7.0.15\r\nserver_name:anabranch"));
     line(out, format_args!("anabranch_version:{}\r\nredis_mode:standalone", env!("CARGO_PKG_VERSION")));
     line(out, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
-    let file = process.options.config_file.as_deref().map_or(String::new(), |file| file.display().to_string());
+    let file =
+        process.options.config_file.as_deref().map_or(String::new(), |file| file.display().to_string());
     line(out, format_args!("config_file:{file}"));
     line(out, format_args!("arch_bits:{}\r\nprocess_id:{}", usize::BITS, std::process::id()));
     line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
@@ -161,20 +162,12 @@ fn cpu(out: &mut String) {
     line(out, format_args!("used_cpu_sys:{:.6}\r\nused_cpu_user:{:.6}", seconds(12), seconds(11)));
     line(
         out,
-        format_args!(
-            "used_cpu_sys_children:{:.6}\r\nused_cpu_user_children:{:.6}",
-            seconds(14),
-            seconds(13)
-        ),
+        format_args!("used_cpu_sys_children:{:.6}\r\nused_cpu_user_children:{:.6}", seconds(14), seconds(13)),
     );
 }
 
 /// `MEMORY STATS`, in bytes and numbers.
-pub(crate) fn memory_stats(
-    process: &Process,
-    keyspaces: &[Arc<Keyspace>],
-    visit: &mut dyn FnMut(&str, u64),
-) {
+pub(crate) fn memory_stats(process: &Process, keyspaces: &[Arc<Keyspace>], visit: &mut dyn FnMut(&str, u64)) {
     let data: usize = keyspaces.iter().map(|keyspace| keyspace.memory()).sum();
     let keys: usize = keyspaces.iter().map(|keyspace| keyspace.len()).sum();
     let resident = resident_bytes();

@@ -160,11 +160,7 @@ enum Change {
 }
 
 /// Changes parameters, all of them or none.
-pub(crate) fn change(
-    process: &Process,
-    databases: usize,
-    wanted: &[(&[u8], &[u8])],
-) -> Result<(), Error> {
+pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8])]) -> Result<(), Error> {
     let mut changes = Vec::new();
     for (index, (name, value)) in wanted.iter().enumerate() {
         let shown = String::from_utf8_lossy(name);

@@ -1,13 +1,13 @@
 //! What all threads of a process share.
 
 use crate::cluster::{Cluster, ClusterView};
+use crate::guard::Guard;
+use crate::health::Recent;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
-use crate::user_types::StoredType;
-use crate::guard::Guard;
-use crate::health::Recent;
 use crate::parameters::Parameters;
+use crate::user_types::StoredType;
 use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Statistics};
 use mio::Waker;
 use mio::net::TcpStream;
@@ -154,11 +154,16 @@ impl Process {
     pub(crate) fn answer_savers(&self, outcome: Result<(), Error>) {
         let installed = self.view.installed_checkpoint();
         let done = |(_, number): &mut (RequestId, u64)| outcome.is_err() || *number <= installed;
-        let replies: Vec<(RequestId, ReplyBuf)> = self.savers.lock().extract_if(.., done).map(|(id, _)| {
-            let mut reply = ReplyBuf::new();
-            crate::host::answer(outcome.clone(), &mut reply);
-            (id, reply)
-        }).collect();
+        let replies: Vec<(RequestId, ReplyBuf)> = self
+            .savers
+            .lock()
+            .extract_if(.., done)
+            .map(|(id, _)| {
+                let mut reply = ReplyBuf::new();
+                crate::host::answer(outcome.clone(), &mut reply);
+                (id, reply)
+            })
+            .collect();
         if !replies.is_empty() {
             self.hand_out(replies, Gate::OPEN);
         }

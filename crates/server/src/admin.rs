@@ -56,7 +56,8 @@ fn serve(listener: &TcpListener, running: &Running) {
                         tracing::debug!(%peer, %error, "an admin connection ended early");
                     }
                 };
-                if let Err(error) = std::thread::Builder::new().name("admin-client".to_owned()).spawn(answer) {
+                if let Err(error) = std::thread::Builder::new().name("admin-client".to_owned()).spawn(answer)
+                {
                     tracing::warn!(%error, "cannot start a thread for an admin connection");
                 }
             }

@@ -115,7 +115,8 @@ fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Resu
     if !control.host.authenticate(user, password) {
         let connection = &mut *control.connection;
         connection.session.wrong_passwords += 1;
-        connection.closing |= !connection.admitted && connection.session.wrong_passwords >= MOST_WRONG_PASSWORDS;
+        connection.closing |=
+            !connection.admitted && connection.session.wrong_passwords >= MOST_WRONG_PASSWORDS;
         control.host.report(Incident::WrongPassword(&connection.session.peer.address));
         let text = "invalid username-password pair or user is disabled.";
         return Err(Error::new(ErrorCode::WrongPass, text));

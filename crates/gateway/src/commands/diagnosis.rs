@@ -21,15 +21,9 @@ const THRESHOLD: &str = "latency-monitor-threshold";
 pub(super) const SLOWLOG_ENTRY: Command =
     Command::new("slowlog", -2, 0, "2.2.12", "Commands about commands that took long", Handler::Container)
         .containing(SLOWLOG);
-pub(super) const LATENCY_ENTRY: Command = Command::new(
-    "latency",
-    -2,
-    0,
-    "2.8.13",
-    "Commands about how long commands take",
-    Handler::Container,
-)
-.containing(LATENCY);
+pub(super) const LATENCY_ENTRY: Command =
+    Command::new("latency", -2, 0, "2.8.13", "Commands about how long commands take", Handler::Container)
+        .containing(LATENCY);
 pub(super) const MEMORY_ENTRY: Command =
     Command::new("memory", -2, 0, "4.0.0", "Commands about memory", Handler::Container).containing(MEMORY);
 

@@ -1,8 +1,11 @@
 //! Commands about the process and its command table.
 
-use super::diagnosis::{LATENCY_ENTRY, MEMORY_ENTRY, SLOWLOG_ENTRY};
 use super::configuration::ENTRY as CONFIG;
-use super::process::{BACKGROUND_REWRITE, BACKGROUND_SAVE, DEBUG_ENTRY as DEBUG, LAST_SAVE, LOLWUT, MODULE_ENTRY as MODULE, ROLE, SAVE, SHUTDOWN};
+use super::diagnosis::{LATENCY_ENTRY, MEMORY_ENTRY, SLOWLOG_ENTRY};
+use super::process::{
+    BACKGROUND_REWRITE, BACKGROUND_SAVE, DEBUG_ENTRY as DEBUG, LAST_SAVE, LOLWUT, MODULE_ENTRY as MODULE,
+    ROLE, SAVE, SHUTDOWN,
+};
 use super::{keys, transactions};
 use crate::control::Control;
 use crate::describe;
@@ -164,8 +167,7 @@ fn command_get_keys_and_flags(control: &mut Control<'_>, sink: &mut dyn ReplySin
     let (command, arguments) = asked_about(control)?;
     let keys = keys_of(command, arguments)?;
     let documents = Documents::read();
-    let specifications: Vec<Vec<&str>> =
-        documents.of(command.name).keys().map(|(flags, _)| flags).collect();
+    let specifications: Vec<Vec<&str>> = documents.of(command.name).keys().map(|(flags, _)| flags).collect();
     sink.array(keys.len());
     for (index, key) in keys.iter().enumerate() {
         // Several specifications stand for one key each; the last one for all others.

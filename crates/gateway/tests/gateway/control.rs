@@ -19,11 +19,17 @@ fn a_client_gets_the_replies_that_it_wants() {
         "SET k 1\r\nCLIENT REPLY OFF\r\nINCR k\r\nPING\r\nGET\r\nMGET k\r\nCLIENT REPLY ON\r\nGET k\r\n",
     );
     assert_eq!(replies, ["+OK", "+OK", "\"2\""]);
-    let replies = told(&mut harness, "CLIENT REPLY SKIP\r\nINCR k\r\nINCR k\r\nCLIENT REPLY SKIP\r\nPING\r\nECHO x\r\n");
+    let replies = told(
+        &mut harness,
+        "CLIENT REPLY SKIP\r\nINCR k\r\nINCR k\r\nCLIENT REPLY SKIP\r\nPING\r\nECHO x\r\n",
+    );
     assert_eq!(replies, [":4", "\"x\""]);
     assert_eq!(told(&mut harness, "CLIENT REPLY MAYBE\r\n"), ["-ERR syntax error"]);
     let replies = told(&mut harness, "MULTI\r\nCLIENT REPLY OFF\r\nEXEC\r\n");
-    assert!(replies[1].contains("inside a transaction") && replies[2].starts_with("-EXECABORT"), "{replies:?}");
+    assert!(
+        replies[1].contains("inside a transaction") && replies[2].starts_with("-EXECABORT"),
+        "{replies:?}"
+    );
 }
 
 #[test]
@@ -86,7 +92,8 @@ fn five_wrong_passwords_end_the_connection() {
     let connection = harness.connection("a");
     assert_eq!(harness.gateway.state(connection), State::Closing);
     // Who has been let in once may err.
-    let replies = render(&harness.ask("b", ("AUTH secret\r\n".to_owned() + &"AUTH wrong\r\n".repeat(6)).as_bytes()));
+    let replies =
+        render(&harness.ask("b", ("AUTH secret\r\n".to_owned() + &"AUTH wrong\r\n".repeat(6)).as_bytes()));
     assert_eq!(replies.len(), 7);
     let connection = harness.connection("b");
     assert!(harness.gateway.is_admitted(connection));
@@ -95,7 +102,10 @@ fn five_wrong_passwords_end_the_connection() {
 #[test]
 fn commands_and_errors_are_counted() {
     let mut harness = harness();
-    told(&mut harness, "SET k x\r\nGET k\r\nGET k\r\nINCR k\r\nGET\r\nNOPE\r\nCLIENT ID\r\nMULTI\r\nGET k\r\nEXEC\r\n");
+    told(
+        &mut harness,
+        "SET k x\r\nGET k\r\nGET k\r\nINCR k\r\nGET\r\nNOPE\r\nCLIENT ID\r\nMULTI\r\nGET k\r\nEXEC\r\n",
+    );
     let counted = told(&mut harness, "INFO commandstats\r\nINFO errorstats\r\n");
     let has = |line: &str| assert!(counted[0].contains(line), "{line} in {}", counted[0]);
     has("cmdstat_get:calls=3,");
@@ -119,10 +129,14 @@ fn slow_commands_are_remembered_with_their_words() {
     told(&mut harness, &format!("SET k {long}\r\nGET k\r\nDEL k\r\n"));
     told(&mut harness, "KEYS *\r\n");
     let log = told(&mut harness, "SLOWLOG GET 2\r\n");
-    let cut = format!("\"SET\", \"k\", \"{}... (72 more bytes)\", \"... (2 more commands)\"", "x".repeat(128));
+    let cut =
+        format!("\"SET\", \"k\", \"{}... (72 more bytes)\", \"... (2 more commands)\"", "x".repeat(128));
     assert!(log[0].contains(&cut) && log[0].contains("[\"KEYS\", \"*\"]"), "{}", log[0]);
     assert!(log[0].contains("\"10.0.0.1:5000\", \"\""), "{}", log[0]);
-    assert_eq!(told(&mut harness, "SLOWLOG GET -2\r\n"), ["-ERR count should be greater than or equal to -1"]);
+    assert_eq!(
+        told(&mut harness, "SLOWLOG GET -2\r\n"),
+        ["-ERR count should be greater than or equal to -1"]
+    );
     assert!(told(&mut harness, "LATENCY LATEST\r\n")[0].starts_with("[[\"command\", :1700000000, "));
     assert_eq!(told(&mut harness, "LATENCY RESET nothing\r\nLATENCY RESET\r\n"), [":0", ":1"]);
     let emptied = told(&mut harness, "SLOWLOG RESET\r\nSLOWLOG LEN\r\n");
@@ -133,7 +147,10 @@ fn slow_commands_are_remembered_with_their_words() {
 #[test]
 fn the_process_is_asked_to_end_without_a_reply() {
     let mut harness = harness();
-    let refused = told(&mut harness, "SHUTDOWN SAVE NOSAVE\r\nSHUTDOWN ABORT NOW\r\nSHUTDOWN LATER\r\nSHUTDOWN ABORT\r\n");
+    let refused = told(
+        &mut harness,
+        "SHUTDOWN SAVE NOSAVE\r\nSHUTDOWN ABORT NOW\r\nSHUTDOWN LATER\r\nSHUTDOWN ABORT\r\n",
+    );
     assert_eq!(refused[..3], ["-ERR syntax error"; 3]);
     assert_eq!(refused[3], "-ERR No shutdown in progress.");
     assert_eq!(harness.host.shut_down, None);

@@ -105,8 +105,9 @@ impl Machine {
 
 /// The number of the line with the whole program, if no other line has anything; a shebang is no program.
 fn only_line(source: &[u8]) -> Option<i64> {
-    let is_program =
-        |(number, line): &(i64, &[u8])| !line.trim_ascii().is_empty() && (*number > 1 || !line.starts_with(b"#!"));
+    let is_program = |(number, line): &(i64, &[u8])| {
+        !line.trim_ascii().is_empty() && (*number > 1 || !line.starts_with(b"#!"))
+    };
     let mut lines = (1..).zip(source.split(|byte| *byte == b'\n')).filter(is_program);
     let (number, _) = lines.next()?;
     lines.next().is_none().then_some(number)

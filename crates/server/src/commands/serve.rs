@@ -91,7 +91,12 @@ fn fitting(max_clients: usize) -> usize {
     let files = if raised.is_ok() { possible } else { limit.current.unwrap_or(possible) };
     let clients = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(max_clients).clamp(1, max_clients);
     if clients < max_clients {
-        tracing::warn!(max_clients, clients, files, "fewer clients are served: the process may open few files");
+        tracing::warn!(
+            max_clients,
+            clients,
+            files,
+            "fewer clients are served: the process may open few files"
+        );
     }
     clients
 }

@@ -12,7 +12,9 @@ impl ServerSection {
     /// Finds the password: the command line has precedence over the environment, which has it over the configuration.
     pub(super) fn find_password(&mut self, arguments: &ServeArguments) -> Result<()> {
         if self.password.is_some() && self.password_file.is_some() {
-            bail!("the configuration has both `server.password` and `server.password_file`; leave one of them out");
+            bail!(
+                "the configuration has both `server.password` and `server.password_file`; leave one of them out"
+            );
         }
         if self.password.is_some() {
             let file = arguments.config.as_deref().unwrap_or(Path::new("the configuration"));
@@ -39,7 +41,8 @@ impl ServerSection {
 /// The password in a file: its first line.
 fn read(file: &Path) -> Result<String> {
     let name = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the password file {name}"))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read the password file {name}"))?;
     match text.lines().next() {
         Some(password) if !password.is_empty() => Ok(password.to_owned()),
         _ => bail!("the password file {name} has no password in its first line"),
@@ -58,7 +61,10 @@ mod tests {
         assert!(section.find_password(&arguments).unwrap_err().to_string().contains("cannot read"));
         std::fs::write(&path, "secret word\nand more\n").unwrap();
         section.find_password(&arguments).unwrap();
-        assert_eq!((section.password.as_deref(), section.password_origin.as_deref()), (Some("secret word"), None));
+        assert_eq!(
+            (section.password.as_deref(), section.password_origin.as_deref()),
+            (Some("secret word"), None)
+        );
         std::fs::write(&path, "\n").unwrap();
         let mut section = ServerSection { password_file: Some(path.clone()), ..ServerSection::default() };
         let refused = section.find_password(&ServeArguments::default()).unwrap_err().to_string();

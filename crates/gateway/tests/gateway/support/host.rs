@@ -2,8 +2,8 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause, SlowCommand,
-    Statistics,
+    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause,
+    SlowCommand, Statistics,
 };
 use protocol::{Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -224,7 +224,8 @@ impl Host for TestHost {
     }
 
     fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error> {
-        let unknown = parameters.iter().find(|(name, _)| !name.eq_ignore_ascii_case(b"slowlog-log-slower-than"));
+        let unknown =
+            parameters.iter().find(|(name, _)| !name.eq_ignore_ascii_case(b"slowlog-log-slower-than"));
         if let Some((name, _)) = unknown {
             let name = String::from_utf8_lossy(name);
             let text = format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
