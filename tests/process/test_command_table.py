@@ -13,12 +13,17 @@ INTENDED = {
     "subcommands": NO_SUCH,
 }
 MISSING = {
-    "client": {"caching", "getredir", "no-evict", "pause", "reply", "tracking", "trackinginfo", "unblock", "unpause"},
-    "config": {"resetstat", "rewrite", "set"},
-    "command": {"getkeysandflags"},
+    "client": {"caching", "tracking"},
+    "command": set(),
+    "config": set(),
+    "debug": set(),
+    "latency": set(),
+    "memory": set(),
+    "module": {"load", "loadex", "unload"},
+    "slowlog": set(),
     "script": {"debug", "kill"},
 }
-ADDED = {"client": {"setinfo"}}
+ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"sleep", "help"}}
 # Options that came after 7.0, and the fields that tell of them.
 LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.

@@ -22,7 +22,7 @@ use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Bounds, Dag, MissingParent, Node};
 use crate::kept::Kept;
 use crate::merge::Policy;
-use crate::records::{Records, place_of};
+use crate::records::{LAST_PLACE, Records, place_of};
 use crate::refusal::Refusal;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
@@ -221,9 +221,9 @@ impl Keyspace {
                 named += 1;
             }
         }
-        match keys.len() < count {
+        match keys.len() < count || last == LAST_PLACE {
             true => 0,
-            false => last.wrapping_add(1),
+            false => last + 1,
         }
     }
 

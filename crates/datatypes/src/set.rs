@@ -5,9 +5,10 @@
 
 use crate::codec::borrowed_enum;
 use crate::collections::PackedSet;
+use crate::glob::Pattern;
 use crate::items::count_distinct;
 use crate::observation::Footprint;
-use crate::{Aspect, Context, Items, Kind, Observation, glob};
+use crate::{Aspect, Context, Items, Kind, Observation};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use types::{Malformed, Reader, ReplySink, Rng, put_bytes, put_varint};
@@ -253,11 +254,11 @@ fn random(state: Option<&PackedSet>, count: Option<i64>, random: &mut Rng, sink:
 }
 
 fn scan(state: Option<&PackedSet>, cursor: u64, count: u64, pattern: &[u8], sink: &mut dyn ReplySink) {
-    let (mut found, mut bytes) = (0, Vec::new());
+    let (mut found, mut bytes, pattern) = (0, Vec::new(), Pattern::new(pattern, false));
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let next = state.map_or(0, |state| {
         state.scan(cursor, count, |member| {
-            if glob::matches(pattern, member, false) {
+            if pattern.matches(member) {
                 put_bytes(&mut bytes, member);
                 found += 1;
             }

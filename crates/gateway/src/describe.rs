@@ -33,6 +33,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let group = if is_container { "" } else { group(command) };
     let sweeping =
         matches!(name, "keys" | "flushdb" | "flushall" | "info" | "swapdb" | "sort" | "sort_ro" | "restore");
+    let is_admin = command.is(flag::ADMIN) || matches!(name, "role" | "lastsave");
     let (sorts, waits) = (matches!(name, "sort" | "sort_ro"), matches!(name, "wait" | "waitaof"));
     let keyspace = (group == "generic" && !sorts && !waits)
         || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb");
@@ -48,10 +49,10 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "string", "@string"),
         (group == "bitmap", "@bitmap"),
         (group == "hyperloglog", "@hyperloglog"),
-        (command.is(flag::ADMIN), "@admin"),
+        (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
-        (command.is(flag::ADMIN) || sweeping, "@dangerous"),
+        (is_admin || sweeping, "@dangerous"),
         (group == "connection" || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
@@ -176,6 +177,14 @@ pub(crate) fn write_docs(documents: &Documents, command: &Command, sink: &mut dy
     }
 }
 
+/// Redis's text for a subcommand that was called with arguments that it does not take.
+pub(crate) fn unknown_subcommand(call: &crate::plan::Call<'_>) -> Error {
+    let (container, name) = (call.arguments.name(), call.bytes(1));
+    let container = String::from_utf8_lossy(container).to_ascii_uppercase();
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    Error::err(format!("unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."))
+}
+
 /// `HELP` of a container: its subcommands.
 ///
 /// # Errors
@@ -226,7 +235,19 @@ const DIFFERENCES: &[&str] = &[
     "`SRANDMEMBER`, `HRANDFIELD` and `ZRANDMEMBER` repeat at most 10000000 elements, and refuse more.",
     "The members of sets, and the results of `SINTER`, `SUNION` and `SDIFF`, come in another order.",
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
-    "Queued commands and watched keys are bounded in number.",
+    "Queued commands and watched keys are bounded in number. A pattern that keys are compared with has at most 1024 characters \
+     between its first and its last `*`.",
+    "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients` and \
+     `protected-mode`, until the process ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
+     `lazyfree-lazy-expire`, `hz` and their like) may be set and has no meaning. Any other parameter stays as it is. \
+     `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",
+    "A slow command is timed while it is worked on here, not while it waits for other processes. Of commands that came in one \
+     pipeline and were carried out together, `SLOWLOG` shows the first, with the time of all, and `INFO commandstats` gives each \
+     an equal share of it. `LATENCY` knows the events `command` and `fast-command`.",
+    "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
+     `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP` only, which holds up its own connection. `CLIENT REPLY` and \
+     `DEBUG SLEEP` are refused inside of transactions.",
+    "`INFO` says `cluster_enabled:0` in a cluster, too: clients need no map of slots, any process serves any key.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
      `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \

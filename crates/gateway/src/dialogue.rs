@@ -4,7 +4,8 @@ use crate::combine::no_such_key;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
 use crate::random_key::RandomKey;
 use crate::turns::{On, Turns};
-use datatypes::{Items, Operation, glob, key};
+use datatypes::glob::Pattern;
+use datatypes::{Items, Operation, key};
 use protocol::{Conflict, KeyedOperation, Losses, Step};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ pub(crate) enum Dialogue {
     /// KEYS: visits the keyspace piece by piece.
     Keys {
         /// Which keys are wanted.
-        pattern: Box<[u8]>,
+        pattern: Pattern,
         /// Where the next piece begins.
         cursor: u64,
         /// About how many keys a piece has.
@@ -63,7 +64,7 @@ pub(crate) struct Scan {
     /// About how many keys to visit.
     pub(crate) count: u32,
     /// Which keys are wanted.
-    pub(crate) pattern: Option<Box<[u8]>>,
+    pub(crate) pattern: Option<Pattern>,
     /// The wanted type's name in Redis.
     pub(crate) kind: Option<Box<[u8]>>,
     /// Where the next call continues, and the keys whose types are asked for.
@@ -151,7 +152,7 @@ impl Dialogue {
             Dialogue::Rename { .. } => sink.simple("OK"),
             Dialogue::Keys { pattern, cursor, found, .. } => {
                 let (next, keys) = piece(reply);
-                found.extend(keys.filter(|key| glob::matches(pattern, key, false)).map(<[u8]>::to_vec));
+                found.extend(keys.filter(|key| pattern.matches(key)).map(<[u8]>::to_vec));
                 if next != 0 {
                     *cursor = next;
                     return false;
@@ -175,7 +176,7 @@ impl Dialogue {
                 let pattern = listing.pattern.take();
                 let found = found.filter_map(|bytes| Conflict::decode(&mut Reader::new(bytes)).ok());
                 let wanted = |conflict: &Conflict| {
-                    pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, &conflict.key, false))
+                    pattern.as_ref().is_none_or(|pattern| pattern.matches(&conflict.key))
                 };
                 let done = listing.on_piece(next, found.filter(wanted), sink);
                 listing.pattern = pattern;
@@ -191,9 +192,7 @@ impl Scan {
         let (next, keys) = match self.visited.take() {
             None => {
                 let (next, keys) = piece(reply);
-                let wanted = |key: &&[u8]| {
-                    self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key, false))
-                };
+                let wanted = |key: &&[u8]| self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
                 let keys: Vec<Vec<u8>> = keys.filter(wanted).map(<[u8]>::to_vec).collect();
                 if self.kind.is_some() && !keys.is_empty() {
                     self.visited = Some((next, keys));

@@ -94,7 +94,7 @@ impl Document {
     /// How many pairs `write` writes.
     pub(crate) fn len(&self) -> usize {
         let deprecated = if self.all("deprecated").next().is_some() { 3 } else { 0 };
-        let once = ["complexity", "history", "arguments"].into_iter();
+        let once = ["complexity", "doc_flags", "history", "arguments"].into_iter();
         deprecated + once.filter(|field| self.all(field).next().is_some()).count()
     }
 
@@ -102,6 +102,10 @@ impl Document {
     pub(crate) fn write(&self, sink: &mut dyn ReplySink) {
         for complexity in self.all("complexity") {
             write_text("complexity", complexity, sink);
+        }
+        if self.all("doc_flags").next().is_some() {
+            sink.bulk(b"doc_flags");
+            write_flags(&self.words("doc_flags"), sink);
         }
         for (since, replacement) in self.all("deprecated").filter_map(|text| text.split_once(' ')) {
             sink.bulk(b"doc_flags");

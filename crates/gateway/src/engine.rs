@@ -3,14 +3,16 @@
 use crate::combine::Combine;
 use crate::commands::moving::check_destination;
 use crate::control::Control;
+use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
 use crate::gateway::Gateway;
-use crate::host::Host;
+use crate::host::{Host, Incident, Pause};
 use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::{Activity, Connection, Mode};
 use crate::table::{self, Command, Handler, Planner, flag};
+use crate::tally::{Waiting, words_of};
 use crate::task::Task;
 use protocol::{KeyedOperation, Now, Request, Step};
 use resp::{Arguments, Pipeline};
@@ -54,38 +56,51 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Executes the pipeline's commands, as far as the connection need not wait; returns how many.
     pub(crate) fn execute(&mut self, pipeline: &Pipeline, input: &[u8]) -> usize {
         let mut executed = pipeline.len();
-        let mut batch = reuse(mem::take(&mut self.gateway.requests));
-        let mut steps: Vec<Step<'_>> = Vec::new();
+        let batch = reuse(mem::take(&mut self.gateway.requests));
+        let mut gathered = Gathered { batch, steps: Vec::new(), first: None };
         let session = self.connection.session.id();
+        let pause = self.host.pause();
         for (index, arguments) in pipeline.commands(input).enumerate() {
-            let piece_is_full = batch.len() >= self.connection.piece || steps.len() >= MAX_STEPS;
-            if (piece_is_full && !self.flush(&mut batch, &mut steps)) || self.output_is_full() {
+            let is_full = gathered.is_full(self.connection);
+            if (is_full && !self.flush(&mut gathered)) || self.output_is_full() {
                 executed = index;
                 break;
             }
+            if pause.is_on(self.now.instant) && waits_for(pause, arguments) {
+                executed = index;
+                if self.flush(&mut gathered) {
+                    self.connection.activity = Activity::Held { until: pause.until, paused: true };
+                }
+                break;
+            }
+            self.connection.tally.next_command();
             let action = match self.classify(arguments) {
                 Ok(Action::Join(operation)) => {
-                    batch.push((self.new_request(), Request::One { session, operation }));
+                    gathered.batch.push((self.new_request(), Request::One { session, operation }));
+                    self.join(&mut gathered, arguments);
                     continue;
                 }
                 Ok(Action::Step(operation)) => {
-                    steps.push(Step::Key(operation));
+                    gathered.steps.push(Step::Key(operation));
+                    self.join(&mut gathered, arguments);
                     continue;
                 }
                 other => other,
             };
-            if !self.flush(&mut batch, &mut steps) {
+            let current = self.connection.tally.current();
+            if !self.flush(&mut gathered) {
                 executed = index;
                 break;
             }
+            self.connection.tally.go_on_with(current);
             self.perform(arguments, action);
             if self.connection.closing || !matches!(self.connection.activity, Activity::Idle) {
                 executed = index + 1;
                 break;
             }
         }
-        self.flush(&mut batch, &mut steps);
-        self.gateway.requests = reuse(batch);
+        self.flush(&mut gathered);
+        self.gateway.requests = reuse(gathered.batch);
         self.gateway.commands += executed as u64;
         if executed > 0 {
             self.connection.session.active_at = self.now.instant;
@@ -98,15 +113,60 @@ impl<'e, H: Host> Engine<'e, H> {
         self.connection.output.len() >= self.gateway.config.max_output_bytes
     }
 
+    /// The command is among those that are handed over together.
+    #[inline]
+    fn join<'a>(&mut self, gathered: &mut Gathered<'a>, arguments: Arguments<'a>) {
+        if gathered.first.is_none() {
+            gathered.first = Some(arguments);
+            self.connection.tally.begin_batch();
+        }
+        self.connection.tally.join();
+    }
+
     /// Asks for what has gathered: outside of a transaction, or inside of one. False when the connection has to wait.
-    fn flush(&mut self, batch: &mut Vec<(RequestId, Request<'_>)>, steps: &mut Vec<Step<'_>>) -> bool {
-        if !steps.is_empty() {
-            debug_assert!(batch.is_empty(), "a transaction begins when all before it is answered");
-            let (len, id) = (steps.len(), self.send_steps(steps, true));
-            steps.clear();
+    fn flush(&mut self, gathered: &mut Gathered<'_>) -> bool {
+        let Some(first) = gathered.first.take() else {
+            return matches!(self.connection.activity, Activity::Idle);
+        };
+        let (began, commands) = (self.host.clock(), gathered.batch.len() + gathered.steps.len());
+        if !gathered.steps.is_empty() {
+            debug_assert!(gathered.batch.is_empty(), "a transaction begins when all before it is answered");
+            let (len, id) = (gathered.steps.len(), self.send_steps(&gathered.steps, true));
+            gathered.steps.clear();
             self.finish_or_wait(id, Task::Combine { combine: Combine::Each, len });
         }
-        self.submit(batch)
+        let may_go_on = self.submit(&mut gathered.batch);
+        let nanos = self.host.clock().saturating_sub(began);
+        self.connection.tally.count_batch(nanos, &mut self.gateway.statistics);
+        if nanos >= self.host.slow_nanos() {
+            let is_fast = table::command(first.name()).is_some_and(|command| command.is(flag::FAST));
+            self.note_slow(nanos, words_of(first, commands - 1), is_fast);
+        }
+        may_go_on
+    }
+
+    /// A command that joined no batch took so long.
+    fn count(&mut self, nanos: u64, words: impl FnOnce() -> Vec<Vec<u8>>) {
+        let Some(number) = self.connection.tally.current() else { return };
+        self.gateway.statistics.called(number, nanos);
+        if nanos >= self.host.slow_nanos() {
+            let is_fast = table::numbered(number.into()).is_some_and(|command| command.is(flag::FAST));
+            self.note_slow(nanos, words(), is_fast);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&mut self, nanos: u64, words: Vec<Vec<u8>>, is_fast: bool) {
+        let session = &self.connection.session;
+        self.host.note_slow(SlowCommand {
+            number: 0,
+            at_seconds: self.now.wall.as_millis() / 1000,
+            micros: nanos / 1000,
+            words,
+            address: session.peer.address.clone(),
+            name: session.name.clone(),
+            is_fast,
+        });
     }
 
     /// Submits the batch and leaves it empty. False when the connection has to wait for replies.
@@ -120,9 +180,10 @@ impl<'e, H: Host> Engine<'e, H> {
         let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
         let before = connection.output.len();
-        let mut replies = InOrder { encoder: connection.encoder(), start: before, next: first, end, mailbox };
+        connection.tally.hand_over(first);
+        let mut replies = InOrder { encoder: connection.encoder(), next: first, end, mailbox };
         self.host.submit(keyspace, batch, &mut replies);
-        replies.end_reply();
+        replies.encoder.end_reply();
         let next = replies.next;
         let written = connection.output.len() - before;
         connection.plan_piece(batch_len, written, self.gateway.config.max_output_bytes);
@@ -137,6 +198,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 self.connection.activity = Activity::Batch { next, end };
                 return false;
             };
+            self.connection.tally.reply_to(next);
             reply.replay(&mut self.connection.encoder());
             next += 1;
         }
@@ -145,6 +207,26 @@ impl<'e, H: Host> Engine<'e, H> {
 
     /// A reply has come: goes on with what the connection waits for. False when the reply is not for it.
     pub(crate) fn resume(&mut self, number: u64) -> bool {
+        let began = self.host.clock();
+        let resumed = self.go_on(number);
+        if resumed {
+            self.count_waiting(began);
+        }
+        resumed
+    }
+
+    /// A command that waits was worked on since `began`.
+    fn count_waiting(&mut self, began: u64) {
+        let Some(waiting) = &mut self.connection.tally.waiting else { return };
+        waiting.nanos += self.host.clock().saturating_sub(began);
+        if matches!(self.connection.activity, Activity::Idle)
+            && let Some(Waiting { nanos, words }) = self.connection.tally.waiting.take()
+        {
+            self.count(nanos, || words);
+        }
+    }
+
+    fn go_on(&mut self, number: u64) -> bool {
         match mem::replace(&mut self.connection.activity, Activity::Idle) {
             Activity::Batch { next, end } if (next..end).contains(&number) => {
                 self.take_in_order(next, end);
@@ -163,10 +245,12 @@ impl<'e, H: Host> Engine<'e, H> {
 
     /// Goes on with what the connection interrupted.
     pub(crate) fn continue_sequence(&mut self) {
+        let began = self.host.clock();
         match mem::replace(&mut self.connection.activity, Activity::Idle) {
             Activity::Interrupted(sequence) => self.run_sequence(sequence),
             other => self.connection.activity = other,
         }
+        self.count_waiting(began);
     }
 
     /// A number that no other request of the process has.
@@ -207,14 +291,15 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Looks the command up and decides what to do, without doing it.
     #[inline]
     fn classify<'a>(&mut self, arguments: Arguments<'a>) -> Result<Action<'a>, Error> {
-        let command = table::find(arguments)?;
+        let (command, number) = table::locate(arguments)?;
         let call = self.call(command, arguments);
         let session = &mut self.connection.session;
         session.last_command = command.name;
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
         }
-        let read_only = match &session.mode {
+        self.connection.tally.found(number);
+        let read_only = match &self.connection.session.mode {
             Mode::Plain => {
                 return match command.handler {
                     Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
@@ -249,6 +334,7 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(Error::err(format!("'{name}' is not allowed inside a transaction")));
         }
         self.check_keyspace(&call)?;
+        Self::check_replies(&call)?;
         let Some(read_only) = read_only else { return Ok(Action::Queue(command)) };
         if read_only && command.is(flag::WRITE) {
             return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
@@ -271,7 +357,16 @@ impl<'e, H: Host> Engine<'e, H> {
             Ok(Action::Local(..) | Action::Queue(_)) | Err(_) => true,
         };
         let start = self.connection.output.len();
+        // What was not found, or may not be carried out, is refused and no call.
+        let counts = self.connection.tally.current().is_some() && !matches!(action, Ok(Action::Queue(_)));
+        let began = self.host.clock();
         self.act(arguments, action);
+        let nanos = self.host.clock().saturating_sub(began);
+        match self.connection.activity {
+            _ if !counts => {}
+            Activity::Idle | Activity::Held { .. } => self.count(nanos, || words_of(arguments, 0)),
+            _ => self.connection.tally.waiting = Some(Waiting { nanos, words: words_of(arguments, 0) }),
+        }
         let end = self.connection.output.len();
         match self.connection.own_replies.last_mut() {
             _ if !own || end == start => {}
@@ -295,8 +390,15 @@ impl<'e, H: Host> Engine<'e, H> {
             }
             Ok(Action::Flow(flow, call)) => self.steer(flow, call),
             Ok(Action::Queue(command)) => self.queue(command, arguments),
+            Err(_) if is_http(arguments.name()) => {
+                self.host.report(Incident::CrossProtocol(&self.connection.session.peer.address));
+                self.connection.closing = true;
+            }
             Err(error) if arguments.name().eq_ignore_ascii_case(b"exec") => self.abort_exec(&error),
             Err(error) => {
+                if self.connection.tally.current().is_none() {
+                    self.connection.tally.reject(arguments);
+                }
                 if let Mode::Queueing(queue) = &mut self.connection.session.mode {
                     queue.refused = true;
                 }
@@ -356,6 +458,39 @@ impl<'e, H: Host> Engine<'e, H> {
             self.send(keyspace, Request::Close { session });
         }
     }
+}
+
+/// Commands that are handed over together.
+struct Gathered<'a> {
+    batch: Vec<(RequestId, Request<'a>)>,
+    steps: Vec<Step<'a>>,
+    /// The first of them.
+    first: Option<Arguments<'a>>,
+}
+
+impl Gathered<'_> {
+    /// True if no more commands of this connection may join.
+    #[inline]
+    fn is_full(&self, connection: &Connection) -> bool {
+        self.batch.len() >= connection.piece
+            || self.steps.len() >= MAX_STEPS
+            || (connection.tally.is_single() && self.first.is_some())
+    }
+}
+
+/// The words of HTTP that Redis takes for an attack: a browser was made to send what looks like commands.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// True if a command waits while there is this pause.
+#[cold]
+fn waits_for(pause: Pause, arguments: Arguments<'_>) -> bool {
+    let may_write = |command: &Command| {
+        command.is(flag::WRITE)
+            || matches!(command.handler, Handler::Flow(Flow::Exec | Flow::Commit | Flow::Eval | Flow::OwnEnd))
+    };
+    !pause.writes_only || table::find(arguments).is_ok_and(may_write)
 }
 
 /// An empty vector in the same memory, for requests that borrow from somewhere else.

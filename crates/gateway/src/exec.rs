@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::interpreter::Event;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
-use crate::session::{Activity, Queue};
+use crate::session::Activity;
 use crate::table::{self, Handler};
 use crate::task::Task;
 use datatypes::{Operation, list, scored_set};
@@ -83,8 +83,7 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Executes what was queued: as one request if no command needs another's result.
-    pub(crate) fn execute_queue(&mut self, queue: Queue, watched: bool) {
-        let commands = Commands::new(queue.source);
+    pub(crate) fn execute_queue(&mut self, commands: Commands, watched: bool) {
         let (mut steps, mut parts, mut one_request) = (Vec::new(), Vec::new(), true);
         for arguments in (0..commands.len()).filter_map(|index| commands.get(index)) {
             parts.push(match self.read_queued(arguments) {

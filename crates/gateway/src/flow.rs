@@ -4,7 +4,7 @@ use crate::combine::Combine;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::plan::{Call, Plan};
-use crate::sequence::append_command;
+use crate::sequence::{Commands, append_command};
 use crate::session::{Mode, Queue, Session};
 use crate::table::flag::WRITE;
 use crate::table::{self, Command, Handler};
@@ -143,6 +143,17 @@ impl<H: Host> Engine<'_, H> {
         }
     }
 
+    /// Refuses a command that would leave an EXEC without its reply.
+    pub(crate) fn check_replies(call: &Call<'_>) -> Result<(), Error> {
+        match call.command.name {
+            "client|reply" | "debug|sleep" => {
+                let name = call.command.name.replace('|', " ").to_ascii_uppercase();
+                Err(Error::err(format!("{name} inside a transaction is not allowed")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn multi(&mut self) -> Result<(), Error> {
         let session = &mut self.connection.session;
         match session.mode {
@@ -169,7 +180,13 @@ impl<H: Host> Engine<'_, H> {
             return Ok(());
         }
         let watched = session.watching.take().is_some();
-        self.execute_queue(queue, watched);
+        let commands = Commands::new(queue.source);
+        for arguments in (0..commands.len()).filter_map(|index| commands.get(index)) {
+            if let Ok((_, number)) = table::locate(arguments) {
+                self.gateway.statistics.counted(number);
+            }
+        }
+        self.execute_queue(commands, watched);
         Ok(())
     }
 
@@ -345,6 +362,10 @@ impl<H: Host> Engine<'_, H> {
         let old = &connection.session;
         let mut session = Session::new(old.peer.clone(), keyspace, authenticated, old.opened_at);
         session.active_at = old.active_at;
+        // They still tell which library is behind the connection, as in Redis.
+        session.library.clone_from(&old.library);
+        session.library_version.clone_from(&old.library_version);
+        session.wrong_passwords = old.wrong_passwords;
         connection.session = session;
         connection.parser.set_authenticated(authenticated);
         connection.encoder().simple("RESET");

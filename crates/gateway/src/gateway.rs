@@ -6,11 +6,13 @@ use crate::host::Host;
 use crate::interpreter::Interpreter;
 use crate::mailbox::Mailbox;
 use crate::session::{Activity, Connection, FIRST_PIECE, Session};
+use crate::statistics::Statistics;
+use crate::tally::Tally;
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{Error, HashSeed, KeyspaceId, ReplyBuf, ReplySink, RequestId};
+use types::{Error, HashSeed, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
@@ -121,6 +123,9 @@ pub struct Gateway {
     pipeline: Pipeline,
     open: usize,
     pub(crate) commands: u64,
+    pub(crate) statistics: Statistics,
+    /// Connections that wait for a time.
+    held: Vec<ConnectionId>,
 }
 
 #[derive(Debug)]
@@ -148,6 +153,8 @@ impl Gateway {
             pipeline: Pipeline::default(),
             open: 0,
             commands: 0,
+            statistics: Statistics::default(),
+            held: Vec::new(),
         }
     }
 
@@ -175,6 +182,9 @@ impl Gateway {
             own_replies: Vec::new(),
             activity: Activity::Idle,
             closing: false,
+            tally: Tally::default(),
+            discarded: Vec::new(),
+            admitted: authenticated,
             piece: FIRST_PIECE,
         }));
         self.open += 1;
@@ -243,6 +253,7 @@ impl Gateway {
             self.news.push(id);
             self.put_back(connection);
         }
+        self.release_held(host);
         loop {
             let fresh = self.mailbox.take_fresh();
             if fresh.is_empty() {
@@ -259,6 +270,54 @@ impl Gateway {
     /// KEYS, let others go first.
     pub fn is_busy(&self) -> bool {
         !self.interrupted.is_empty()
+    }
+
+    /// When [`Gateway::settle`] is to be called at the latest: a connection waits for that time.
+    pub fn deadline(&self) -> Option<Instant> {
+        let until = |id: &ConnectionId| match self.connection(*id)?.activity {
+            Activity::Held { until, .. } => Some(until),
+            _ => None,
+        };
+        self.held.iter().filter_map(until).min()
+    }
+
+    /// Lets connections go on for which the time has come.
+    fn release_held<H: Host>(&mut self, host: &mut H) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (now, pause) = (host.now().instant, host.pause());
+        for id in std::mem::take(&mut self.held) {
+            let Some(mut connection) = self.take(id) else { continue };
+            match connection.activity {
+                Activity::Held { until, paused: false } if until <= now => {
+                    connection.activity = Activity::Idle;
+                    connection.encoder().simple("OK");
+                    self.news.push(id);
+                }
+                Activity::Held { paused: true, .. } if !pause.is_on(now) => {
+                    connection.activity = Activity::Idle;
+                    self.news.push(id);
+                }
+                _ => {}
+            }
+            self.put_back(connection);
+        }
+    }
+
+    /// What its commands came to.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Begins to count anew.
+    pub fn reset_statistics(&mut self) {
+        self.statistics = Statistics::default();
+    }
+
+    /// True when the client counts among those that are served: it has authenticated once, or did not have to.
+    pub fn is_admitted(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.admitted)
     }
 
     /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
@@ -383,8 +442,12 @@ impl Gateway {
     }
 
     /// Keeps the connection until its next turn, and remembers what it waits for.
-    fn put_back(&mut self, connection: Box<Connection>) {
+    fn put_back(&mut self, mut connection: Box<Connection>) {
         let id = connection.id;
+        connection.tally.count_replies(&mut self.statistics);
+        if matches!(connection.activity, Activity::Held { .. }) {
+            self.held.push(id);
+        }
         if let Some(last) = connection.activity.last_awaited() {
             self.waiting.insert(last, id);
         }

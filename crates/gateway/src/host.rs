@@ -1,8 +1,10 @@
 //! What surrounds a gateway: the keyspaces that answer its requests, and the process that runs it.
 
 use crate::client::{ClientFilter, ClientInfo};
+use crate::diagnostics::{Diagnostics, SlowCommand};
+use crate::statistics::Statistics;
 use protocol::{Durability, Now, Replies, Request};
-use types::{KeyspaceId, RequestId};
+use types::{Error, Instant, KeyspaceId, RequestId};
 
 /// Implemented by the runtime, and by tests. One per worker thread, like the gateway that uses it.
 pub trait Host {
@@ -48,11 +50,106 @@ pub trait Host {
     /// True when user and password match.
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
 
-    /// Appends what `INFO` replies: the named sections in lower case, or the default ones when none is named.
-    fn info(&self, sections: &[String], out: &mut String);
+    /// Appends what `INFO` replies: the named sections in lower case, or the default ones when none is named. `own` is
+    /// what the asking gateway has counted.
+    fn info(&self, sections: &[String], own: &Statistics, out: &mut String);
+
+    /// Adds what the process's other gateways have counted.
+    fn other_statistics(&self, sum: &mut Statistics) {
+        let _ = sum;
+    }
+
+    /// All gateways of the process begin to count anew; the asking one has.
+    fn reset_statistics(&mut self) {}
 
     /// Visits every configuration parameter with its value, in a fixed order.
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str));
+
+    /// Changes configuration parameters: all of them or none.
+    ///
+    /// # Errors
+    /// One is unknown, cannot be changed, or has no such value.
+    fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let _ = parameters;
+        Err(Error::err("this process has no parameters that can be changed"))
+    }
+
+    /// Why the configuration file is not written by `CONFIG REWRITE`.
+    fn why_not_rewritten(&self) -> Error {
+        Error::err("The server is running without a config file")
+    }
+
+    /// A clock for measurements, in nanoseconds.
+    fn clock(&self) -> u64 {
+        self.now().instant.0.saturating_mul(1000)
+    }
+
+    /// Commands that take so many nanoseconds are to be told of.
+    fn slow_nanos(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// A command took long.
+    fn note_slow(&self, command: SlowCommand) {
+        let _ = command;
+    }
+
+    /// Shows what the process remembers of slow commands.
+    fn diagnose(&self, work: &mut dyn FnMut(&mut Diagnostics)) {
+        work(&mut Diagnostics::default());
+    }
+
+    /// What a client did that an operator should know. Told of once a minute at most.
+    fn report(&self, incident: Incident<'_>) {
+        let _ = incident;
+    }
+
+    /// A client has authenticated: it counts among those that are served from now on.
+    ///
+    /// # Errors
+    /// There are too many.
+    fn admit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Until when commands wait.
+    fn pause(&self) -> Pause {
+        Pause::default()
+    }
+
+    /// Lets commands wait, or lets them go on.
+    fn set_pause(&mut self, pause: Pause) {
+        let _ = pause;
+    }
+
+    /// True if the client with this address may use `DEBUG`.
+    fn may_debug(&self, address: &str) -> bool {
+        let _ = address;
+        false
+    }
+
+    /// Asks for a checkpoint.
+    ///
+    /// # Errors
+    /// One is under way, or there is nothing that it could be kept in.
+    fn want_checkpoint(&mut self) -> Result<(), Error> {
+        Err(Error::err("this process takes no checkpoints"))
+    }
+
+    /// When the last checkpoint was taken, or the process started, in seconds since 1970.
+    fn last_checkpoint_seconds(&self) -> u64 {
+        0
+    }
+
+    /// Ends the process in order; with `saving`, what no log holds is kept in a checkpoint.
+    fn shut_down(&mut self, saving: bool) {
+        let _ = saving;
+    }
+
+    /// Visits what is known of the memory of the process, in bytes.
+    fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
+        let _ = visit;
+    }
 
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
@@ -75,7 +172,33 @@ impl Safety {
     pub const NONE: Safety = Safety { replicas: 0, durability: Durability::Volatile };
 }
 
-/// What `KEYSPACE` and `TYPES LOAD` ask of the process.
+/// What a client did that an operator should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident<'a> {
+    /// It sent lines of HTTP, from this address.
+    CrossProtocol(&'a str),
+    /// It gave a wrong password, from this address.
+    WrongPassword(&'a str),
+}
+
+/// `CLIENT PAUSE`: commands wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// Until then.
+    pub until: Instant,
+    /// Only commands that may write.
+    pub writes_only: bool,
+}
+
+impl Pause {
+    /// True while commands wait.
+    #[inline]
+    pub fn is_on(&self, now: Instant) -> bool {
+        now < self.until
+    }
+}
+
+/// What `KEYSPACE`, `TYPES LOAD` and `SAVE` ask of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Administration<'a> {
     /// Creates a keyspace: `OK`.
@@ -132,6 +255,8 @@ pub enum Administration<'a> {
         /// WebAssembly.
         module: &'a [u8],
     },
+    /// Takes a checkpoint: `OK` once it is on disk.
+    Save,
     /// The names of all keyspaces: an array of byte strings.
     List,
     /// A keyspace's name, model and options: a map.

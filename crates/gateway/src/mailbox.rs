@@ -1,9 +1,9 @@
 //! Where replies go: straight into a connection's output when they come in order, else into a box until asked for.
 
+use crate::tally::Writer;
 use protocol::Replies;
-use resp::Encoder;
 use std::collections::BTreeMap;
-use types::{MAX_REPLY_BYTES, ReplyBuf, ReplySink, RequestId, reply_too_large};
+use types::{ReplyBuf, ReplySink, RequestId};
 
 /// Replies that came while nobody could take them.
 #[derive(Debug, Default)]
@@ -56,9 +56,7 @@ impl Replies for Mailbox {
 /// The replies of a batch: encoded at once while they come in order, kept otherwise.
 pub(crate) struct InOrder<'b> {
     /// Writes into the connection's output.
-    pub(crate) encoder: Encoder<&'b mut Vec<u8>>,
-    /// Where the reply that was begun last begins in the output.
-    pub(crate) start: usize,
+    pub(crate) encoder: Writer<'b>,
     /// The number of the next reply of this connection.
     pub(crate) next: u64,
     /// The number after the batch's last.
@@ -67,25 +65,13 @@ pub(crate) struct InOrder<'b> {
     pub(crate) mailbox: &'b mut Mailbox,
 }
 
-impl InOrder<'_> {
-    /// Puts an error in place of the last reply if that has become too large.
-    #[inline]
-    pub(crate) fn end_reply(&mut self) {
-        if self.encoder.is_full() {
-            self.encoder.output_mut().truncate(self.start);
-            self.encoder.error(&reply_too_large());
-        }
-    }
-}
-
 impl Replies for InOrder<'_> {
     #[inline]
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         if id.0 == self.next && id.0 < self.end {
             self.next += 1;
-            self.end_reply();
-            self.start = self.encoder.output().len();
-            self.encoder.limit_reply(MAX_REPLY_BYTES);
+            self.encoder.begin_reply();
+            self.encoder.tally.reply_to(id.0);
             return &mut self.encoder;
         }
         if id.0 + 1 == self.next {

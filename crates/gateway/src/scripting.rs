@@ -80,6 +80,9 @@ impl<H: Host> Engine<'_, H> {
         };
         match admit(arguments, running.read_only) {
             Ok(command) => {
+                if let Ok((_, number)) = table::locate(arguments) {
+                    self.gateway.statistics.counted(number);
+                }
                 let kept = self.check_keyspace(&self.call(command, arguments));
                 (kept.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
             }

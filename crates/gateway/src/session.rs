@@ -3,8 +3,9 @@
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
 use crate::sequence::Sequence;
+use crate::tally::{Tally, Writer};
 use crate::task::{After, Task};
-use resp::{Encoder, Parser, ProtocolVersion};
+use resp::{Parser, ProtocolVersion};
 use std::ops::Range;
 use types::{Instant, KeyspaceId, SessionId};
 
@@ -21,6 +22,12 @@ pub(crate) struct Connection {
     pub(crate) activity: Activity,
     /// No further command is executed; once the output is sent the connection ends.
     pub(crate) closing: bool,
+    /// What statistics and the log of slow commands need of its commands.
+    pub(crate) tally: Tally,
+    /// Replies that the client does not want.
+    pub(crate) discarded: Vec<u8>,
+    /// It has authenticated once, or did not have to: it counts among the clients that are served.
+    pub(crate) admitted: bool,
     /// How many operations are submitted together, so that their replies hardly exceed the limit of the output.
     pub(crate) piece: usize,
 }
@@ -46,13 +53,20 @@ pub(crate) enum Activity {
     },
     /// It has more to ask, and lets others go first.
     Interrupted(Box<Sequence>),
+    /// It waits for a time.
+    Held {
+        /// The time.
+        until: Instant,
+        /// Commands are paused until then, unless the pause ends before; else a command itself takes so long.
+        paused: bool,
+    },
 }
 
 impl Activity {
     /// The number of the last reply it waits for.
     pub(crate) fn last_awaited(&self) -> Option<u64> {
         match self {
-            Activity::Idle | Activity::Interrupted(_) => None,
+            Activity::Idle | Activity::Interrupted(_) | Activity::Held { .. } => None,
             Activity::Batch { end, .. } => Some(end - 1),
             Activity::Task { awaiting, .. } => Some(*awaiting),
         }
@@ -70,6 +84,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     pub(crate) version: ProtocolVersion,
     pub(crate) authenticated: bool,
+    /// How often it gave a wrong password.
+    pub(crate) wrong_passwords: u32,
     pub(crate) name: Vec<u8>,
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
@@ -147,8 +163,9 @@ impl Connection {
 
     /// Writes replies behind those that wait to be sent.
     #[inline]
-    pub(crate) fn encoder(&mut self) -> Encoder<&mut Vec<u8>> {
-        Encoder::new(&mut self.output, self.session.version)
+    pub(crate) fn encoder(&mut self) -> Writer<'_> {
+        self.discarded.clear();
+        Writer::new((&mut self.output, &mut self.discarded), self.session.version, &mut self.tally)
     }
 }
 
@@ -159,6 +176,7 @@ impl Session {
             peer,
             version: ProtocolVersion::Resp2,
             authenticated,
+            wrong_passwords: 0,
             name: Vec::new(),
             library: Vec::new(),
             library_version: Vec::new(),

@@ -161,7 +161,9 @@ impl Command {
         let fixed = if keys.first > 0 { keys.first..last + 1 } else { 0..0 };
         let count = arguments.get(self.key_count).filter(|_| self.key_count > 0).and_then(parse_integer);
         let first = self.key_count + 1;
-        let counted = first..first + count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        // A client may announce more keys than it has sent.
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let counted = first..first + count.min(len.saturating_sub(first));
         let fixed = fixed.step_by(keys.step.max(1) as usize).map(|index| index as usize);
         fixed.chain(counted).chain(self.stored_index(arguments))
     }
@@ -222,6 +224,24 @@ const NOWHERE: (u8, u8) = (u8::MAX, u8::MAX);
 
 /// Where each command stands, family and position, by the hash of its name; collisions go to the next free slot.
 const INDEX: [(u8, u8); INDEX_SIZE] = build_index();
+
+/// The number of the first subcommand of the command in each slot; see [`locate`].
+const FIRST_SUBCOMMAND: [u16; INDEX_SIZE] = number_subcommands().0;
+/// How many numbers [`locate`] gives: every one is below.
+pub(crate) const NUMBERS: usize = number_subcommands().1;
+
+const fn number_subcommands() -> ([u16; INDEX_SIZE], usize) {
+    let (mut first, mut next, mut slot) = ([0; INDEX_SIZE], INDEX_SIZE, 0);
+    while slot < INDEX_SIZE {
+        first[slot] = next as u16;
+        if INDEX[slot].0 != u8::MAX {
+            let (family, position) = INDEX[slot];
+            next += FAMILIES[family as usize].commands[position as usize].subcommands.len();
+        }
+        slot += 1;
+    }
+    (first, next)
+}
 
 const fn build_index() -> [(u8, u8); INDEX_SIZE] {
     let mut index = [NOWHERE; INDEX_SIZE];
@@ -313,6 +333,18 @@ static NAMES: [Folded; INDEX_SIZE] = {
 /// The command of this name, in any case.
 #[inline]
 pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
+    slot(name).map(in_slot)
+}
+
+#[inline]
+fn in_slot(slot: usize) -> &'static Command {
+    let (family, position) = INDEX[slot];
+    &FAMILIES[usize::from(family)].commands[usize::from(position)]
+}
+
+/// Where the index has the command of this name.
+#[inline]
+fn slot(name: &[u8]) -> Option<usize> {
     let folded = Folded::new(name)?;
     let mut slot = folded.slot();
     while NAMES[slot] != folded {
@@ -321,8 +353,7 @@ pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
         }
         slot = (slot + 1) % INDEX_SIZE;
     }
-    let (family, position) = INDEX[slot];
-    Some(&FAMILIES[usize::from(family)].commands[usize::from(position)])
+    Some(slot)
 }
 
 /// The command or subcommand that `arguments` call.
@@ -331,16 +362,50 @@ pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
 /// There is none, or the number of arguments is wrong.
 #[inline]
 pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Error> {
-    let Some(mut found) = command(arguments.name()) else { return Err(unknown_command(arguments)) };
+    locate(arguments).map(|(found, _)| found)
+}
+
+/// The same, with the number by which statistics know it.
+///
+/// # Errors
+/// As those of [`find`].
+#[inline]
+pub(crate) fn locate(arguments: Arguments<'_>) -> Result<(&'static Command, u16), Error> {
+    let Some(mut slot) = slot(arguments.name()) else { return Err(unknown_command(arguments)) };
+    let mut found = in_slot(slot);
     if found.name == "type" && arguments.len() > 2 {
-        found = about_types(found, arguments)?;
+        slot = about_types(found, arguments)?;
+        found = in_slot(slot);
     }
+    let mut number = slot as u16;
     if !found.subcommands.is_empty()
         && let Some(name) = arguments.get(1)
     {
-        found = subcommand(found, name)?;
+        let position = position_of(found, name)?;
+        (found, number) = (&found.subcommands[position], FIRST_SUBCOMMAND[slot] + position as u16);
     }
-    if found.takes(arguments.len()) { Ok(found) } else { Err(wrong_arity(found)) }
+    if found.takes(arguments.len()) { Ok((found, number)) } else { Err(wrong_arity(found)) }
+}
+
+/// The number of the command that `arguments` name, however many they are.
+pub(crate) fn number(arguments: Arguments<'_>) -> Option<u16> {
+    let slot = slot(arguments.name())?;
+    let position = arguments.get(1).and_then(|name| position_of(in_slot(slot), name).ok());
+    Some(position.map_or(slot as u16, |position| FIRST_SUBCOMMAND[slot] + position as u16))
+}
+
+/// The command or subcommand that has a number; none if no command has.
+pub(crate) fn numbered(number: usize) -> Option<&'static Command> {
+    let known = |slot: &usize| INDEX[*slot].0 != u8::MAX;
+    if number < INDEX_SIZE {
+        return Some(number).filter(known).map(in_slot);
+    }
+    let holds = |slot: &usize| {
+        let first = usize::from(FIRST_SUBCOMMAND[*slot]);
+        (first..first + in_slot(*slot).subcommands.len()).contains(&number)
+    };
+    let slot = (0..INDEX_SIZE).filter(known).find(holds)?;
+    in_slot(slot).subcommands.get(number - usize::from(FIRST_SUBCOMMAND[slot]))
 }
 
 /// `TYPE LOAD name module` and its like: with one argument, `TYPE` asks for the type of a key.
@@ -348,9 +413,9 @@ pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Error> 
 /// # Errors
 /// It is none of these.
 #[cold]
-fn about_types(found: &'static Command, arguments: Arguments<'_>) -> Result<&'static Command, Error> {
-    let container = command(b"types")
-        .filter(|types| arguments.get(1).is_some_and(|name| subcommand(types, name).is_ok()));
+fn about_types(found: &'static Command, arguments: Arguments<'_>) -> Result<usize, Error> {
+    let container = slot(b"types")
+        .filter(|types| arguments.get(1).is_some_and(|name| subcommand(in_slot(*types), name).is_ok()));
     container.ok_or_else(|| wrong_arity(found))
 }
 
@@ -359,8 +424,12 @@ fn about_types(found: &'static Command, arguments: Arguments<'_>) -> Result<&'st
 /// # Errors
 /// There is none.
 pub(crate) fn subcommand(container: &'static Command, name: &[u8]) -> Result<&'static Command, Error> {
-    let matches = |sub: &&Command| sub.short_name().as_bytes().eq_ignore_ascii_case(name);
-    container.subcommands.iter().find(matches).ok_or_else(|| {
+    position_of(container, name).map(|position| &container.subcommands[position])
+}
+
+fn position_of(container: &'static Command, name: &[u8]) -> Result<usize, Error> {
+    let matches = |sub: &Command| sub.short_name().as_bytes().eq_ignore_ascii_case(name);
+    container.subcommands.iter().position(matches).ok_or_else(|| {
         Error::err(format!(
             "unknown subcommand '{}'. Try {} HELP.",
             lossy(&name[..name.len().min(128)]),
@@ -413,6 +482,26 @@ mod tests {
         }
         for name in ["", "ge", "gett", "\u{0}", "get ", "GE\x54\x00"] {
             assert!(command(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_and_subcommand_has_a_number_of_its_own() {
+        let all = FAMILIES.iter().flat_map(|family| family.commands);
+        let all = all.flat_map(|entry| std::iter::once(entry).chain(entry.subcommands));
+        let numbers = (0..NUMBERS).filter(|number| numbered(*number).is_some()).count();
+        assert_eq!(numbers, all.count());
+        for (number, found) in (0..NUMBERS).filter_map(|number| Some((number, numbered(number)?))) {
+            let words: Vec<&str> = found.name.split('|').chain(std::iter::repeat_n("a", 8)).collect();
+            let len = (found.arity.unsigned_abs() as usize).max(1);
+            let mut source = Vec::new();
+            let (mut pipeline, mut parser) = (resp::Pipeline::default(), resp::Parser::default());
+            resp::encode_command(&mut source, &words[..len]);
+            parser.parse(&source, &mut pipeline).expect("it was encoded");
+            let arguments = pipeline.commands(&source).next().expect("a command");
+            if let Ok((located, its)) = locate(arguments) {
+                assert_eq!((located.name, usize::from(its)), (found.name, number));
+            }
         }
     }
 

@@ -111,6 +111,7 @@ impl<H: Host> Engine<'_, H> {
             }
             Task::Ignore => {}
             Task::Combine { combine, len } => {
+                self.connection.tally.replies_on_data += 1;
                 let mut encoder = self.connection.encoder();
                 match whole_error(&reply, len) {
                     Some(error) => (0..combine.commands(len)).for_each(|_| encoder.error(&error)),

@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
 use crate::keyspace::Keyspace;
-use crate::process::Process;
+use crate::process::{Process, seconds_since_1970};
 use crate::routed::Routed;
 use ::journal::{CheckpointWriter, LogError};
 use protocol::hosted::Turn;
@@ -11,7 +11,7 @@ use protocol::{Durability, NoReplies, Protocol, Replica};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::{Group, Solo};
-use types::{KeyspaceId, PartitionId, Rng};
+use types::{Error, ErrorCode, KeyspaceId, PartitionId, Rng};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// No worker has this number.
@@ -23,10 +23,16 @@ pub(crate) fn run(process: &Process, journal: &Journal) {
         std::thread::sleep(LOOK_EVERY);
         let threshold = process.options.checkpoint_after_bytes.max(last_size);
         let is_due = process.view.is_checkpoint_wanted() || journal.grown() >= threshold;
-        if is_due && !journal.is_suspended() {
+        if journal.is_suspended() {
+            process.answer_savers(Err(Error::new(ErrorCode::Misconf, "the log cannot be written")));
+        } else if is_due {
             match take(process, journal) {
-                Ok(size) => last_size = size,
+                Ok(size) => {
+                    last_size = size;
+                    process.answer_savers(Ok(()));
+                }
                 Err(error) => {
+                    process.answer_savers(Err(Error::err(format!("the checkpoint failed: {error}"))));
                     tracing::warn!(%error, "a checkpoint failed; the log grows on and the next one is tried")
                 }
             }
@@ -89,6 +95,7 @@ fn install(
     let installed = installation.run();
     journal.with_log(|log| log.finish_install(installed))?;
     process.checkpoints.fetch_add(1, Ordering::Relaxed);
+    process.last_checkpoint.store(seconds_since_1970(), Ordering::Relaxed);
     tracing::info!(bytes = size, "checkpoint");
     Ok(size)
 }

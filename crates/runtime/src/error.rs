@@ -1,5 +1,6 @@
 //! Why a process does not start.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {error}; is another server running there?")]
+    #[error("cannot listen on {address}: {error}{}", where_else(error))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -55,6 +56,16 @@ pub enum StartError {
     /// A thread or an event loop could not be created.
     #[error("cannot start a worker: {0}")]
     Worker(std::io::Error),
+}
+
+/// What the error of an address that cannot be listened on means.
+pub fn where_else(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => "; another program listens there",
+        ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+        ErrorKind::PermissionDenied => "; this user may not listen on that port",
+        _ => "",
+    }
 }
 
 /// What to do about a damaged directory.

@@ -1,15 +1,19 @@
 //! What surrounds a worker's gateway.
 
 use crate::cluster::{self, HotKeysQuestion};
-use crate::info;
 use crate::keyspace::Keyspace;
+use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
-use gateway::{Administration, ClientFilter, ClientInfo, Host, Safety};
+use crate::{guard, info, parameters};
+use gateway::{
+    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand, Statistics,
+};
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
@@ -28,13 +32,25 @@ pub(crate) struct WorkerHost {
     pub(crate) outcome: Outcome,
     /// The cluster is to be pumped before this turn ends.
     pub(crate) stirred: bool,
+    /// How often statistics had been reset when this worker's were begun.
+    pub(crate) resets: u64,
 }
 
 impl WorkerHost {
     pub(crate) fn new(process: Arc<Process>, me: Arc<WorkerHandle>, worker: u16) -> Self {
         let (keyspaces, now) = (process.keyspaces(), process.now());
         let outcome = Outcome::NOTHING;
-        WorkerHost { process, me, worker, keyspaces, now, random: Rng::new(), outcome, stirred: false }
+        WorkerHost {
+            process,
+            me,
+            worker,
+            keyspaces,
+            now,
+            random: Rng::new(),
+            outcome,
+            stirred: false,
+            resets: 0,
+        }
     }
 
     /// A new turn of the loop begins.
@@ -93,7 +109,7 @@ impl WorkerHost {
             Administration::Place { name, partition, processes } => {
                 cluster.place(name, *partition, processes, now)
             }
-            Administration::Recover { .. } | Administration::LoadType { .. } => Ok(()),
+            Administration::Recover { .. } | Administration::LoadType { .. } | Administration::Save => Ok(()),
             Administration::Evict { name, region } => cluster.evict(name, region, now),
             Administration::Alter { name, options } => cluster.alter(&text(name), options, now),
             Administration::Drop { name } => cluster.drop_keyspace(&text(name), now),
@@ -164,6 +180,10 @@ fn missing(name: &[u8]) -> Error {
     Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name)))
 }
 
+fn nothing_to_save() -> Error {
+    Error::err("this process keeps everything in memory: there is no directory for a checkpoint")
+}
+
 /// The gateway has checked the names of new keyspaces.
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
@@ -195,6 +215,13 @@ impl Host for WorkerHost {
                 answer(outcome, replies.reply(id));
             }
             return;
+        }
+        if let Administration::Save = command {
+            if self.process.journal.is_none() {
+                return replies.reply(id).error(&nothing_to_save());
+            }
+            let number = self.process.view.want_checkpoint();
+            return self.process.savers.lock().push((id, number));
         }
         let outcome = self.administer_now(&command);
         if let (Ok(()), Administration::HotKeys { name, count, reset, local }) = (&outcome, &command) {
@@ -266,13 +293,126 @@ impl Host for WorkerHost {
         user == b"default" && expected.len() == password.len() && different == 0
     }
 
-    fn info(&self, sections: &[String], out: &mut String) {
-        info::write(&self.process, &self.keyspaces, sections, out);
+    fn info(&self, sections: &[String], own: &Statistics, out: &mut String) {
+        let mut sum = own.clone();
+        self.other_statistics(&mut sum);
+        info::write(&self.process, &self.keyspaces, sections, &sum, out);
+    }
+
+    fn other_statistics(&self, sum: &mut Statistics) {
+        let resets = self.process.resets.load(Ordering::Relaxed);
+        for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
+            let statistics = worker.statistics.lock();
+            if statistics.0 == resets {
+                sum.add(&statistics.1);
+            }
+        }
+    }
+
+    fn reset_statistics(&mut self) {
+        self.resets = self.process.resets.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
         let databases = self.process.cluster.lock().numbers();
-        info::configuration(&self.process, databases, visit);
+        parameters::visit(&self.process, databases, visit);
+    }
+
+    fn configure(&mut self, wanted: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let databases = self.process.cluster.lock().numbers();
+        parameters::change(&self.process, databases, wanted)
+    }
+
+    fn why_not_rewritten(&self) -> Error {
+        Error::err(match self.process.options.config_file {
+            None => "The server is running without a config file",
+            Some(_) => "Rewriting config file: this process only reads it; change it by hand",
+        })
+    }
+
+    fn clock(&self) -> u64 {
+        self.process.started.elapsed().as_nanos() as u64
+    }
+
+    fn slow_nanos(&self) -> u64 {
+        self.process.parameters.slow_nanos()
+    }
+
+    fn note_slow(&self, command: SlowCommand) {
+        let parameters = &self.process.parameters;
+        let (millis, micros) = (command.micros / 1000, command.micros);
+        let mut diagnostics = self.process.diagnostics.lock();
+        if millis >= parameters.event_from() {
+            let event = if command.is_fast { "fast-command" } else { "command" };
+            diagnostics.note(event, command.at_seconds, millis);
+        }
+        if parameters.is_logged(micros) {
+            diagnostics.log(command, parameters.slowlog_length());
+        }
+    }
+
+    fn diagnose(&self, work: &mut dyn FnMut(&mut Diagnostics)) {
+        work(&mut self.process.diagnostics.lock());
+    }
+
+    fn report(&self, incident: Incident<'_>) {
+        self.process.guard.report(incident);
+    }
+
+    fn admit(&mut self) -> Result<(), Error> {
+        let process = &self.process;
+        if process.clients.load(Ordering::Relaxed) >= process.parameters.max_clients() {
+            process.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            return Err(Error::err("max number of clients reached"));
+        }
+        process.clients.fetch_add(1, Ordering::Relaxed);
+        process.unauthenticated.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn pause(&self) -> Pause {
+        self.process.guard.pause()
+    }
+
+    fn set_pause(&mut self, pause: Pause) {
+        self.process.guard.set_pause(pause);
+        self.process.workers.read().iter().for_each(|worker| worker.wake());
+    }
+
+    fn may_debug(&self, address: &str) -> bool {
+        match self.process.options.debug_command {
+            DebugCommand::No => false,
+            DebugCommand::Local => {
+                address.parse().is_ok_and(|address: SocketAddr| guard::is_local(address.ip()))
+            }
+            DebugCommand::Yes => true,
+        }
+    }
+
+    fn want_checkpoint(&mut self) -> Result<(), Error> {
+        let process = &self.process;
+        if process.journal.is_none() {
+            return Err(nothing_to_save());
+        }
+        if process.view.is_checkpoint_wanted() {
+            return Err(Error::err("Background save already in progress"));
+        }
+        process.view.want_checkpoint();
+        Ok(())
+    }
+
+    fn last_checkpoint_seconds(&self) -> u64 {
+        self.process.last_checkpoint.load(Ordering::Relaxed)
+    }
+
+    fn shut_down(&mut self, saving: bool) {
+        self.process.ends_unsaved.store(!saving, Ordering::Relaxed);
+        tracing::info!(saving, "a client has asked the process to end");
+        self.process.stop();
+    }
+
+    fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
+        info::memory_stats(&self.process, &self.keyspaces, visit);
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

@@ -1,24 +1,51 @@
-//! What the process says about itself: INFO, CONFIG GET, KEYSPACE INFO, metrics.
+//! What the process says about itself: INFO, MEMORY STATS, metrics.
 
 use crate::cluster;
 use crate::journal::Journal;
 use crate::keyspace::Keyspace;
 use crate::process::Process;
+use gateway::Statistics;
 use protocol::hosted::{Backlog, Lag};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-const SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "persistence", "stats", "cluster", "keyspace", "replication"];
+/// The sections in their order; those behind the others are only told of if they are asked for.
+const SECTIONS: [&str; 12] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "cpu",
+    "errorstats",
+    "cluster",
+    "keyspace",
+    "commandstats",
+    "latencystats",
+];
+/// So many of them are the default.
+const DEFAULT: usize = 10;
 
-/// The sections that INFO without an argument has, each a heading and `name:value` lines.
-pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[String], out: &mut String) {
-    let wanted = |section: &str| {
-        sections.is_empty()
-            || sections.iter().any(|s| s == section || s == "all" || s == "default" || s == "everything")
+/// The sections that were asked for, each a heading and `name:value` lines.
+pub(crate) fn write(
+    process: &Process,
+    keyspaces: &[Arc<Keyspace>],
+    sections: &[String],
+    statistics: &Statistics,
+    out: &mut String,
+) {
+    let wanted = |(index, section): &(usize, &str)| {
+        let default = *index < DEFAULT;
+        (sections.is_empty() && default)
+            || sections.iter().any(|asked| match asked.as_str() {
+                "default" => default,
+                "all" | "everything" => true,
+                asked => asked == *section,
+            })
     };
-    for section in SECTIONS.into_iter().filter(|section| wanted(section)) {
+    for (_, section) in SECTIONS.into_iter().enumerate().filter(wanted) {
         if !out.is_empty() {
             out.push_str("\r\n");
         }
@@ -29,7 +56,11 @@ pub(crate) fn write(process: &Process, keyspaces: &[Arc<Keyspace>], sections: &[
             "clients" => clients(process, out),
             "memory" => memory(keyspaces, out),
             "persistence" => persistence(process, out),
-            "stats" => stats(process, out),
+            "stats" => stats(process, statistics, out),
+            "cpu" => cpu(out),
+            "errorstats" => statistics.write_errors(out),
+            "commandstats" => statistics.write_commands(out),
+            "latencystats" => statistics.write_latencies(out),
             "cluster" => {
                 line(out, format_args!("{}", cluster::section(&process.view)));
                 lags(process, out);
@@ -51,6 +82,9 @@ fn server(process: &Process, out: &mut String) {
     line(out, format_args!("redis_version:7.0.15\r\nserver_name:anabranch"));
     line(out, format_args!("anabranch_version:{}\r\nredis_mode:standalone", env!("CARGO_PKG_VERSION")));
     line(out, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    let file =
+        process.options.config_file.as_deref().map_or(String::new(), |file| file.display().to_string());
+    line(out, format_args!("config_file:{file}"));
     line(out, format_args!("arch_bits:{}\r\nprocess_id:{}", usize::BITS, std::process::id()));
     line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
     line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
@@ -65,7 +99,8 @@ fn server(process: &Process, out: &mut String) {
 
 fn clients(process: &Process, out: &mut String) {
     line(out, format_args!("connected_clients:{}", process.clients.load(Relaxed)));
-    line(out, format_args!("maxclients:{}\r\nblocked_clients:0", process.options.max_clients));
+    line(out, format_args!("unauthenticated_clients:{}", process.unauthenticated.load(Relaxed)));
+    line(out, format_args!("maxclients:{}\r\nblocked_clients:0", process.parameters.max_clients()));
 }
 
 fn memory(keyspaces: &[Arc<Keyspace>], out: &mut String) {
@@ -83,6 +118,9 @@ fn resident_bytes() -> u64 {
 
 fn persistence(process: &Process, out: &mut String) {
     let loading = 0;
+    let (wanted, last) = (process.view.is_checkpoint_wanted(), process.last_checkpoint.load(Relaxed));
+    line(out, format_args!("rdb_bgsave_in_progress:{}\r\nrdb_last_save_time:{last}", u8::from(wanted)));
+    line(out, format_args!("rdb_last_bgsave_status:ok\r\naof_rewrite_in_progress:{}", u8::from(wanted)));
     line(out, format_args!("loading:{loading}\r\naof_enabled:{}", u8::from(process.journal.is_some())));
     let Some(journal) = &process.journal else { return };
     let durable = journal.durable();
@@ -103,10 +141,52 @@ fn persistence(process: &Process, out: &mut String) {
     line(out, format_args!("checkpoints:{}", process.checkpoints.load(Relaxed)));
 }
 
-fn stats(process: &Process, out: &mut String) {
+fn stats(process: &Process, statistics: &Statistics, out: &mut String) {
     line(out, format_args!("total_connections_received:{}", process.total_connections.load(Relaxed)));
     line(out, format_args!("total_commands_processed:{}", commands(process)));
     line(out, format_args!("rejected_connections:{}", process.rejected_connections.load(Relaxed)));
+    line(out, format_args!("total_error_replies:{}", statistics.error_replies()));
+}
+
+/// What the kernel says of the processor's time; nothing where it does not say.
+fn cpu(out: &mut String) {
+    /// Linux tells times in hundredths of a second, whatever its own clock is.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The program's name, in parentheses, may have blanks.
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_ascii_whitespace().collect());
+    let seconds = |index: usize| {
+        fields.get(index).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0) as f64 / TICKS
+    };
+    line(out, format_args!("used_cpu_sys:{:.6}\r\nused_cpu_user:{:.6}", seconds(12), seconds(11)));
+    line(
+        out,
+        format_args!("used_cpu_sys_children:{:.6}\r\nused_cpu_user_children:{:.6}", seconds(14), seconds(13)),
+    );
+}
+
+/// `MEMORY STATS`, in bytes and numbers.
+pub(crate) fn memory_stats(process: &Process, keyspaces: &[Arc<Keyspace>], visit: &mut dyn FnMut(&str, u64)) {
+    let data: usize = keyspaces.iter().map(|keyspace| keyspace.memory()).sum();
+    let keys: usize = keyspaces.iter().map(|keyspace| keyspace.len()).sum();
+    let resident = resident_bytes();
+    let total = resident.max(data as u64);
+    visit("peak.allocated", peak_bytes().max(total));
+    visit("total.allocated", total);
+    visit("keys.count", keys as u64);
+    visit("keys.bytes-per-key", data.checked_div(keys).unwrap_or(0) as u64);
+    visit("dataset.bytes", data as u64);
+    visit("overhead.total", total - data as u64);
+    visit("allocator.resident", resident);
+    visit("clients.count", process.clients.load(Relaxed) as u64);
+}
+
+/// The most that the process has occupied, as the kernel says; 0 where it does not say.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.split_ascii_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
 fn commands(process: &Process) -> u64 {
@@ -148,31 +228,6 @@ fn keyspace(process: &Process, keyspaces: &[Arc<Keyspace>], out: &mut String) {
             );
         }
     }
-}
-
-/// `CONFIG GET`: Redis's names where there is one of that meaning. `databases` is how many keyspaces have a number.
-pub(crate) fn configuration(process: &Process, databases: usize, visit: &mut dyn FnMut(&str, &str)) {
-    let options = &process.options;
-    let durable = process.journal.is_some();
-    visit(
-        "appendfsync",
-        match options.durability.as_str() {
-            "none" => "no",
-            class => class,
-        },
-    );
-    visit("appendonly", if durable { "yes" } else { "no" });
-    visit("databases", &databases.to_string());
-    visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
-    visit("io-threads", &options.threads.to_string());
-    visit("maxclients", &options.max_clients.to_string());
-    visit("maxmemory", "0");
-    visit("maxmemory-policy", "noeviction");
-    visit("port", &process.port.load(Relaxed).to_string());
-    visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
-    visit("requirepass", options.password.as_deref().unwrap_or(""));
-    visit("save", "");
-    visit("timeout", "0");
 }
 
 /// The process's figures in Prometheus's text format.

@@ -21,6 +21,12 @@ pub struct Options {
     pub durability: Durability,
     /// What clients must say to AUTH; `None` lets everybody in.
     pub password: Option<String>,
+    /// Without a password, only clients on this machine are served at wildcard addresses.
+    pub protected_mode: bool,
+    /// Who may use `DEBUG`.
+    pub debug_command: DebugCommand,
+    /// The file that these options come from, if any does.
+    pub config_file: Option<PathBuf>,
     /// The most clients at a time; more are refused.
     pub max_clients: usize,
     /// A client with this many bytes of unread replies is served no further until it has read.
@@ -49,6 +55,29 @@ pub struct Options {
     pub cluster: Option<ClusterOptions>,
 }
 
+/// Who may use the command `DEBUG`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DebugCommand {
+    /// Nobody.
+    #[default]
+    No,
+    /// Clients on this machine.
+    Local,
+    /// Everybody.
+    Yes,
+}
+
+impl DebugCommand {
+    /// Its name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DebugCommand::No => "no",
+            DebugCommand::Local => "local",
+            DebugCommand::Yes => "yes",
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -58,6 +87,9 @@ impl Default for Options {
             partitions: 0,
             durability: Durability::Written,
             password: None,
+            protected_mode: true,
+            debug_command: DebugCommand::No,
+            config_file: None,
             max_clients: 10_000,
             client_output_limit_bytes: 1 << 20,
             client_query_limit_bytes: 1 << 30,

@@ -1,11 +1,14 @@
 //! What all threads of a process share.
 
 use crate::cluster::{Cluster, ClusterView};
+use crate::guard::Guard;
+use crate::health::Recent;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
+use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Statistics};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -57,6 +60,18 @@ pub(crate) struct WorkerHandle {
     /// Its clients by number, with what they did as of its last tick; only if there are other workers.
     pub(crate) clients: Mutex<BTreeMap<u64, ClientInfo>>,
     pub(crate) commands: AtomicU64,
+    /// When its loop turned last, in microseconds of the process's life.
+    pub(crate) turned_at: AtomicU64,
+    /// How many replies on data its clients got as of its last tick, and how many of them were `UNAVAILABLE`.
+    pub(crate) answered: [AtomicU64; 2],
+    /// What its commands came to as of its last tick, and how often the statistics had been reset then; only if there are
+    /// other workers.
+    pub(crate) statistics: Mutex<(u64, Statistics)>,
+}
+
+/// The present time in seconds since 1970.
+pub(crate) fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl WorkerHandle {
@@ -88,11 +103,26 @@ pub(crate) struct Process {
     /// The scripts of clients.
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
+    pub(crate) parameters: Parameters,
+    pub(crate) guard: Guard,
+    /// Clients that have not authenticated; they are not among `clients`.
+    pub(crate) unauthenticated: AtomicUsize,
+    pub(crate) diagnostics: Mutex<Diagnostics>,
+    /// How often statistics were reset.
+    pub(crate) resets: AtomicU64,
+    /// When the last checkpoint was taken, or the process started, in seconds since 1970.
+    pub(crate) last_checkpoint: AtomicU64,
+    /// Clients that wait for a checkpoint, with its number.
+    pub(crate) savers: Mutex<Vec<(RequestId, u64)>>,
+    /// What only memory holds is not kept in a checkpoint at the end.
+    pub(crate) ends_unsaved: AtomicBool,
+    pub(crate) recent: Mutex<Recent>,
 }
 
 impl Process {
     pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
         Process {
+            parameters: Parameters::new(&options),
             options,
             journal,
             locals: Arc::clone(cluster.locals()),
@@ -109,6 +139,33 @@ impl Process {
             checkpoints: AtomicU64::new(0),
             checks_type: AtomicBool::new(false),
             port: AtomicUsize::new(0),
+            guard: Guard::default(),
+            unauthenticated: AtomicUsize::new(0),
+            diagnostics: Mutex::default(),
+            resets: AtomicU64::new(0),
+            last_checkpoint: AtomicU64::new(seconds_since_1970()),
+            savers: Mutex::default(),
+            ends_unsaved: AtomicBool::new(false),
+            recent: Mutex::default(),
+        }
+    }
+
+    /// A checkpoint was taken, or could not be: tells those who wait for it.
+    pub(crate) fn answer_savers(&self, outcome: Result<(), Error>) {
+        let installed = self.view.installed_checkpoint();
+        let done = |(_, number): &mut (RequestId, u64)| outcome.is_err() || *number <= installed;
+        let replies: Vec<(RequestId, ReplyBuf)> = self
+            .savers
+            .lock()
+            .extract_if(.., done)
+            .map(|(id, _)| {
+                let mut reply = ReplyBuf::new();
+                crate::host::answer(outcome.clone(), &mut reply);
+                (id, reply)
+            })
+            .collect();
+        if !replies.is_empty() {
+            self.hand_out(replies, Gate::OPEN);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use crate::cluster;
 use crate::error::StartError;
-use crate::health::Health;
+use crate::health::{self, Health};
 use crate::options::Options;
 use crate::process::{EndsWithPanic, Process, WorkerHandle};
 use crate::worker::{Parts, WAKER, Worker};
-use crate::{checkpointer, info, syncer};
+use crate::{checkpointer, guard, info, syncer};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
@@ -15,8 +15,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const BACKLOG: i32 = 1024;
+/// How long an orderly end waits for workers.
+const STUCK_WORKERS_END: Duration = Duration::from_secs(7);
+/// How often it is looked whether the process was asked to end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running process.
 pub struct Server {
@@ -43,17 +48,7 @@ impl Handle {
 
     /// Is it well?
     pub fn health(&self) -> Health {
-        let suspended = self.0.journal.as_ref().is_some_and(|journal| journal.is_suspended());
-        if self.0.is_stopping() {
-            Health { ready: false, detail: "shutting down".to_owned() }
-        } else if suspended {
-            Health {
-                ready: false,
-                detail: "the log cannot be written; writes are refused, reads go on".to_owned(),
-            }
-        } else {
-            Health { ready: true, detail: "ok".to_owned() }
-        }
+        health::of(&self.0)
     }
 }
 
@@ -67,6 +62,7 @@ impl Server {
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let process = Arc::new(recover(options)?);
+        warn_of_open_doors(&process.options);
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
@@ -88,6 +84,16 @@ impl Server {
     /// Waits until the process was asked to end, and ends it in order: everything logged is synced, what no log
     /// holds is kept in a checkpoint, the end is marked as clean.
     pub fn wait(self) -> Result<(), journal::LogError> {
+        while !self.process.is_stopping() && self.workers.iter().all(|worker| !worker.is_finished()) {
+            std::thread::park_timeout(LOOK_EVERY);
+        }
+        let deadline = Instant::now() + STUCK_WORKERS_END;
+        while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.workers.iter().any(|worker| !worker.is_finished()) {
+            end_without_workers(&self.process);
+        }
         for thread in self.workers.into_iter().chain(self.helpers) {
             if thread.join().is_err() {
                 // The panic has been reported; what was acknowledged is on disk.
@@ -95,6 +101,9 @@ impl Server {
             }
         }
         let Some(journal) = &self.process.journal else { return Ok(()) };
+        if self.process.ends_unsaved.load(Ordering::Relaxed) {
+            return journal.close();
+        }
         let volatile = |keyspace: &crate::keyspace::Keyspace| {
             keyspace.durability() == protocol::Durability::Volatile && keyspace.len() > 0
         };
@@ -103,6 +112,35 @@ impl Server {
         }
         journal.close()
     }
+}
+
+/// Tells whoever reads the log that there is no password where others than this machine's users may connect.
+fn warn_of_open_doors(options: &Options) {
+    let others = || options.listen.iter().filter(|address| !guard::is_local(address.ip()));
+    if options.password.is_some() {
+        return;
+    }
+    for address in others() {
+        match options.protected_mode && address.ip().is_unspecified() {
+            true => tracing::warn!(
+                %address,
+                "there is no password: clients of other machines are refused here (server.protected_mode)"
+            ),
+            false => tracing::warn!(
+                %address,
+                "there is no password: everybody who can connect may do everything"
+            ),
+        }
+    }
+}
+
+/// Ends the process though a worker does not end: what was acknowledged becomes durable, what no log holds is lost.
+fn end_without_workers(process: &Process) -> ! {
+    tracing::error!("a worker is busy with a client's command and does not end; the process ends without it");
+    if let Some(journal) = &process.journal {
+        journal.sync_all();
+    }
+    std::process::exit(70)
 }
 
 /// The process as its data directory left it.
@@ -142,6 +180,9 @@ fn start_workers(
             awaits_log: AtomicBool::new(false),
             clients: Mutex::default(),
             commands: AtomicU64::new(0),
+            turned_at: AtomicU64::new(process.now().instant.0),
+            answered: Default::default(),
+            statistics: Mutex::default(),
         };
         process.workers.write().push(Arc::new(handle));
         polls.push(poll);

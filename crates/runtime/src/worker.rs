@@ -4,6 +4,8 @@ mod replicated;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
+use crate::guard::{AUTHENTICATION_TIME, DENIED, MOST_UNAUTHENTICATED, is_local};
+use crate::health;
 use crate::host::{WorkerHost, answer};
 use crate::journal::Journal;
 use crate::process::{Process, WorkerHandle};
@@ -13,7 +15,7 @@ use gateway::{Config, ConnectionId, Gateway, Peer, State};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use protocol::{Durable, Gate, NoReplies, Replies};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,6 +57,12 @@ pub(crate) struct Worker {
     buffer: Box<[u8]>,
     /// Something behind the cluster's lock waits for the log.
     awaits_log: bool,
+    /// Which of the listeners take clients at any address.
+    wildcards: Vec<bool>,
+    /// Clients that have not authenticated, the oldest first, and when they came.
+    unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
+    /// How many commands there were when statistics were published.
+    published: u64,
     next_tick: types::Instant,
 }
 
@@ -88,7 +96,12 @@ impl Worker {
             ..Config::default()
         };
         let scripts = scripts::Scripts::new(process.library.clone());
+        let is_wildcard =
+            |listener: &TcpListener| listener.local_addr().is_ok_and(|address| address.ip().is_unspecified());
         Ok(Worker {
+            wildcards: listeners.iter().map(is_wildcard).collect(),
+            unauthenticated: VecDeque::new(),
+            published: 0,
             index,
             poll,
             listeners,
@@ -111,7 +124,7 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS);
         while !self.host.process.is_stopping() {
             let idle = self.unread.is_empty() && self.touched.is_empty() && !self.gateway.is_busy();
-            let timeout = if idle { self.rest() } else { Duration::ZERO };
+            let timeout = if idle { self.rest().min(self.until_deadline()) } else { Duration::ZERO };
             if let Err(error) = self.poll.poll(&mut events, Some(timeout))
                 && error.kind() != ErrorKind::Interrupted
             {
@@ -122,8 +135,15 @@ impl Worker {
         self.finish();
     }
 
+    /// How long it is until a client that waits for a time goes on.
+    fn until_deadline(&self) -> Duration {
+        let now = self.host.process.now().instant;
+        self.gateway.deadline().map_or(TICK, |deadline| deadline.max(now) - now)
+    }
+
     fn turn(&mut self, events: &Events) {
         self.host.turn();
+        self.host.me.turned_at.store(self.host.now.instant.0, Ordering::Relaxed);
         for token in std::mem::take(&mut self.unread) {
             self.readable(token);
         }
@@ -164,7 +184,7 @@ impl Worker {
     fn accept(&mut self, listener: usize) {
         loop {
             match self.listeners[listener].accept() {
-                Ok((socket, address)) => self.admit(socket, address),
+                Ok((socket, address)) => self.admit(socket, address, listener),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
                     // Out of file descriptors, most likely: the next event tries again.
@@ -176,16 +196,28 @@ impl Worker {
     }
 
     /// Takes a new connection, or hands it to the worker whose turn it is.
-    fn admit(&mut self, mut socket: TcpStream, address: SocketAddr) {
+    fn admit(&mut self, mut socket: TcpStream, address: SocketAddr, listener: usize) {
         let process = &self.host.process;
         let number = process.total_connections.fetch_add(1, Ordering::Relaxed);
-        if process.clients.load(Ordering::Relaxed) >= process.options.max_clients {
+        let asks_password = process.options.password.is_some();
+        let is_stranger = !asks_password && self.wildcards[listener] && !is_local(address.ip());
+        // Who has not authenticated is counted when that has been done.
+        let is_full =
+            !asks_password && process.clients.load(Ordering::Relaxed) >= process.parameters.max_clients();
+        if is_stranger && process.parameters.protected_mode() {
+            process.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            process.guard.report_denied(address.ip());
+            let _ = socket.write(DENIED);
+            return;
+        }
+        if is_full {
             process.rejected_connections.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so this fits its buffer; if not, the client sees the end all the same.
             let _ = socket.write(b"-ERR max number of clients reached\r\n");
             return;
         }
-        process.clients.fetch_add(1, Ordering::Relaxed);
+        let count = if asks_password { &process.unauthenticated } else { &process.clients };
+        count.fetch_add(1, Ordering::Relaxed);
         let target = {
             let workers = process.workers.read();
             Arc::clone(&workers[number as usize % workers.len()])
@@ -208,8 +240,7 @@ impl Worker {
         if let Err(error) = registered.and_then(|()| socket.set_nodelay(true)) {
             tracing::warn!(%error, "a connection could not be opened");
             self.free.push(token);
-            self.host.process.clients.fetch_sub(1, Ordering::Relaxed);
-            return;
+            return self.uncount(self.host.process.options.password.is_none());
         }
         let peer = Peer {
             client: self.host.process.next_client.fetch_add(1, Ordering::Relaxed),
@@ -223,7 +254,38 @@ impl Worker {
         }
         self.tokens.insert(id, token);
         self.connections[token] = Some(Connection::new(socket, id));
+        if !self.gateway.is_admitted(id) {
+            self.unauthenticated.push_back((token, id, self.host.now.instant));
+            self.make_room();
+        }
         self.readable(token);
+    }
+
+    /// One client less: of those that are served, or of those that have not authenticated.
+    fn uncount(&self, admitted: bool) {
+        let process = &self.host.process;
+        let count = if admitted { &process.clients } else { &process.unauthenticated };
+        count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Disconnects the clients that have had their time to authenticate, and the oldest ones where there are too many.
+    fn make_room(&mut self) {
+        let most = (MOST_UNAUTHENTICATED / self.host.process.options.threads).max(1);
+        let (gateway, connections) = (&self.gateway, &self.connections);
+        let waits = |(token, id, _): &(usize, ConnectionId, types::Instant)| {
+            let is_open = connections[*token].as_ref().is_some_and(|connection| connection.id == *id);
+            is_open && !gateway.is_admitted(*id)
+        };
+        self.unauthenticated.retain(waits);
+        while let Some((token, id, opened)) = self.unauthenticated.front().copied()
+            && (self.unauthenticated.len() > most || self.host.now.instant - opened >= AUTHENTICATION_TIME)
+        {
+            self.unauthenticated.pop_front();
+            if let Some(client) = self.gateway.client(id) {
+                self.host.process.guard.report_late(&client.peer.address);
+            }
+            self.close(token);
+        }
     }
 
     fn empty_inbox(&mut self) {
@@ -448,12 +510,13 @@ impl Worker {
         if let Some(client) = self.gateway.client(connection.id) {
             self.host.me.clients.lock().remove(&client.peer.client);
         }
+        let admitted = self.gateway.is_admitted(connection.id);
         self.gateway.close(connection.id, &mut self.host);
         self.tokens.remove(&connection.id);
         // A socket that cannot be deregistered is closed all the same.
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.free.push(token);
-        self.host.process.clients.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(admitted);
         self.host.take_outcome();
     }
 
@@ -471,7 +534,10 @@ impl Worker {
             // What they hold may have waited for long enough.
             std::mem::take(&mut self.holding).into_iter().for_each(|token| self.touch(token));
         }
-        self.host.me.commands.store(self.gateway.commands(), Ordering::Relaxed);
+        if !self.unauthenticated.is_empty() {
+            self.make_room();
+        }
+        self.publish_counts();
         let threads = self.host.process.options.threads;
         if threads > 1 {
             let mut clients = BTreeMap::new();
@@ -493,6 +559,28 @@ impl Worker {
             if self.index == 0 {
                 self.expire_leases(keyspace);
             }
+        }
+    }
+
+    /// Tells the other threads what this worker's commands came to.
+    fn publish_counts(&mut self) {
+        let (process, me) = (&self.host.process, &self.host.me);
+        let resets = process.resets.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.host.resets, resets) != resets {
+            self.gateway.reset_statistics();
+            self.published = 0;
+        }
+        let commands = self.gateway.commands();
+        me.commands.store(commands, Ordering::Relaxed);
+        let answered = self.gateway.statistics().answered();
+        for (target, sum) in me.answered.iter().zip([answered.replies, answered.unavailable]) {
+            target.store(sum, Ordering::Relaxed);
+        }
+        if process.options.threads > 1 && std::mem::replace(&mut self.published, commands) != commands {
+            *me.statistics.lock() = (resets, self.gateway.statistics().clone());
+        }
+        if self.index == TIMEKEEPER {
+            process.recent.lock().sample(self.host.now.instant, health::answered(process));
         }
     }
 

@@ -1,10 +1,11 @@
 //! The admin port: `/metrics` and `/healthz` over HTTP/1.1.
 //!
-//! A monitor asks a few times a minute, so this is as small as it can be: two threads take one connection each, read
-//! one request of bounded size within a bounded time, answer and close. The parsing of requests is `httparse`'s.
+//! A monitor asks a few times a minute, so this is as small as it can be: every connection has a thread, which reads one
+//! request of bounded size within a bounded time, answers and closes. Of too many connections the newest are refused. The
+//! parsing of requests is `httparse`'s.
 
 use crate::config::HostPort;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use parking_lot::RwLock;
 use runtime::Handle;
 use serde_json::json;
@@ -13,8 +14,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections that are answered at the same time.
-const THREADS: usize = 2;
+/// The most connections at the same time.
+pub const MOST_CONNECTIONS: usize = 64;
 /// The most bytes of a request.
 const REQUEST_BYTES: usize = 8 << 10;
 /// The most headers of a request.
@@ -27,25 +28,37 @@ pub type Running = Arc<RwLock<Option<Handle>>>;
 
 /// Begins to serve and answers where.
 pub fn start(place: &HostPort, running: &Running) -> Result<SocketAddr> {
-    let listener = TcpListener::bind(place.resolve()?)
-        .with_context(|| format!("cannot listen on {place} for --admin; is another server running there?"))?;
+    let listener = TcpListener::bind(place.resolve()?).map_err(|error| {
+        anyhow!("cannot listen on {place} for --admin: {error}{}", runtime::where_else(&error))
+    })?;
     let address = listener.local_addr()?;
-    let listener = Arc::new(listener);
-    for index in 0..THREADS {
-        let (listener, running) = (Arc::clone(&listener), Arc::clone(running));
-        let thread = std::thread::Builder::new().name(format!("admin-{index}"));
-        thread.spawn(move || serve(&listener, &running)).context("cannot start a thread for --admin")?;
-    }
+    let running = Arc::clone(running);
+    let thread = std::thread::Builder::new().name("admin".to_owned());
+    thread.spawn(move || serve(&listener, &running)).context("cannot start a thread for --admin")?;
     Ok(address)
 }
 
 /// Takes one connection after the other, for as long as the process runs.
 fn serve(listener: &TcpListener, running: &Running) {
+    let open = Arc::new(());
     loop {
         match listener.accept() {
             Ok((stream, peer)) => {
-                if let Err(error) = converse(stream, running) {
-                    tracing::debug!(%peer, %error, "an admin connection ended early");
+                // Each thread holds a reference; this function another one.
+                if Arc::strong_count(&open) > MOST_CONNECTIONS {
+                    tracing::debug!(%peer, "too many admin connections");
+                    continue;
+                }
+                let (held, running) = (Arc::clone(&open), Arc::clone(running));
+                let answer = move || {
+                    let _held = held;
+                    if let Err(error) = converse(stream, &running) {
+                        tracing::debug!(%peer, %error, "an admin connection ended early");
+                    }
+                };
+                if let Err(error) = std::thread::Builder::new().name("admin-client".to_owned()).spawn(answer)
+                {
+                    tracing::warn!(%error, "cannot start a thread for an admin connection");
                 }
             }
             Err(error) => {

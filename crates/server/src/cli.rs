@@ -38,7 +38,8 @@ impl Default for Command {
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Prints `ready` with its addresses when it serves. SIGINT and SIGTERM end it in order; a second one ends it at once.
-The environment variable ANABRANCH_LOG sets the log level as well, with precedence over the file.
+The environment variable ANABRANCH_LOG sets the log level as well, and ANABRANCH_PASSWORD the password, with precedence
+over the file.
 
 Examples:
   anabranch serve --listen 127.0.0.1:6379 --data /var/lib/anabranch
@@ -66,6 +67,12 @@ pub struct ServeArguments {
     /// Worker threads [default: one for each core, at most 8]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroU16>,
+    /// Serve only loopback clients on wildcard addresses while there is no password [default: yes]
+    #[arg(long, value_enum, value_name = "yes|no")]
+    pub protected_mode: Option<Switch>,
+    /// A file whose first line is what clients must say to AUTH
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
     /// The least severe events to log: error, warn, info, debug, trace, or filters by module [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
@@ -77,6 +84,15 @@ pub struct ServeArguments {
     /// Print `ready` as a JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// It is
+    Yes,
+    /// It is not
+    No,
 }
 
 /// What makes a process one of a cluster.

@@ -189,7 +189,7 @@ impl Host for Surroundings {
         true
     }
 
-    fn info(&self, _: &[String], _: &mut String) {}
+    fn info(&self, _: &[String], _: &gateway::Statistics, _: &mut String) {}
 
     fn configuration(&self, _: &mut dyn FnMut(&str, &str)) {}
 

@@ -36,9 +36,12 @@ impl Placed {
     }
 }
 
+/// The last place where scans look: clients read cursors as signed numbers.
+pub(crate) const LAST_PLACE: u64 = i64::MAX as u64;
+
 /// Where scans find a key.
 pub(crate) fn place_of(key: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(key)
+    xxhash_rust::xxh3::xxh3_64(key) & LAST_PLACE
 }
 
 /// A key.

@@ -2,7 +2,7 @@
 
 use crate::Items;
 use crate::collections::PackedMap;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::set::{reply_piece, sample};
 use types::{ReplySink, Rng, put_bytes};
 
@@ -14,11 +14,11 @@ pub(super) fn scan(
     values: bool,
     sink: &mut dyn ReplySink,
 ) {
-    let (mut found, mut bytes) = (0, Vec::new());
+    let (mut found, mut bytes, pattern) = (0, Vec::new(), Pattern::new(pattern, false));
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let next = state.map_or(0, |state| {
         state.scan(cursor, count, |field, value| {
-            if glob::matches(pattern, field, false) {
+            if pattern.matches(field) {
                 put_bytes(&mut bytes, field);
                 found += 1;
                 if values {

@@ -2,7 +2,7 @@
 
 use super::execute::{reply_entry, reply_length};
 use crate::collections::ScoredTree;
-use crate::glob;
+use crate::glob::Pattern;
 use crate::set::sample;
 use types::{ReplySink, Rng};
 
@@ -14,11 +14,11 @@ pub(super) fn scan(
     pattern: &[u8],
     sink: &mut dyn ReplySink,
 ) {
-    let mut found = Vec::new();
+    let (mut found, pattern) = (Vec::new(), Pattern::new(pattern, false));
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let next = state.map_or(0, |state| {
         state.scan(cursor, count, |score, member| {
-            if glob::matches(pattern, member, false) {
+            if pattern.matches(member) {
                 found.push((score, member));
             }
         })

@@ -65,7 +65,7 @@ impl<P: Protocol> Host for Keyspace<'_, P> {
         true
     }
 
-    fn info(&self, _: &[String], _: &mut String) {}
+    fn info(&self, _: &[String], _: &gateway::Statistics, _: &mut String) {}
 
     fn configuration(&self, _: &mut dyn FnMut(&str, &str)) {}
 

@@ -2,6 +2,7 @@
 
 use crate::describe;
 use crate::dialogue::Dialogue;
+use datatypes::glob::Pattern;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
@@ -47,7 +48,7 @@ fn list<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         } else if call.is(index, "COUNT") {
             listing.count = call.integer(index + 1)?.clamp(1, MAX_LISTED) as u32;
         } else if call.is(index, "MATCH") {
-            listing.pattern = Some(call.bytes(index + 1).into());
+            listing.pattern = Some(Pattern::for_many(call.bytes(index + 1))?);
         } else {
             return Err(Error::syntax());
         }
@@ -91,7 +92,7 @@ pub(crate) struct Listing {
     /// About how many are wanted.
     pub(crate) count: u32,
     /// Of which keys.
-    pub(crate) pattern: Option<Box<[u8]>>,
+    pub(crate) pattern: Option<Pattern>,
     /// What was found.
     pub(crate) found: Vec<Conflict>,
 }

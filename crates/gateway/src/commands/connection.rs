@@ -1,10 +1,11 @@
 //! Commands about the connection: who the client is, which protocol and which keyspace it uses.
 
+use super::clients;
 use crate::client::ClientFilter;
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
-use crate::host::Host;
+use crate::host::{Host, Incident};
 use crate::plan::Call;
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy, wrong_arity};
@@ -13,6 +14,9 @@ use types::{Error, ErrorCode, KeyspaceId, ReplySink};
 
 /// The version of Redis whose commands, replies and errors these are.
 const REDIS_VERSION: &str = "7.0.15";
+
+/// A client that has never authenticated is closed after so many wrong passwords.
+const MOST_WRONG_PASSWORDS: u32 = 5;
 
 const ANYTIME: u16 = NOSCRIPT | LOADING | STALE;
 const HANDSHAKE: u16 = ANYTIME | FAST | NO_AUTH;
@@ -39,6 +43,14 @@ static CLIENT: &[Command] = &[
     Command::new("client|info", 2, ANYTIME, "6.2.0", "Describes the client", Local(client_info)),
     Command::new("client|list", -2, ANYTIME | ADMIN, "2.4.0", "Describes all clients, or some", Local(client_list)),
     Command::new("client|kill", -3, ANYTIME | ADMIN, "2.4.0", "Closes clients", Local(client_kill)),
+    Command::new("client|reply", 3, ANYTIME, "3.2.0", "Chooses which replies the client is sent: all, none, or not the next one", Local(clients::reply)),
+    Command::new("client|pause", -3, ANYTIME | ADMIN, "2.9.50", "Lets the commands of all clients wait for so many milliseconds, or those that may write", Local(clients::pause)),
+    Command::new("client|unpause", 2, ANYTIME | ADMIN, "6.2.0", "Ends a pause", Local(clients::unpause)),
+    Command::new("client|unblock", -3, ANYTIME | ADMIN, "5.0.0", "Ends the wait of a client in a blocking command, of which there are none", Local(client_unblock)),
+    Command::new("client|no-evict", 3, ANYTIME | ADMIN, "7.0.0", "Accepted: no client is evicted to save memory", Local(clients::on_or_off)),
+    Command::new("client|no-touch", 3, ANYTIME, "7.2.0", "Accepted: no key has a time of its last use", Local(clients::on_or_off)),
+    Command::new("client|getredir", 2, ANYTIME, "6.0.0", "Tells to which client invalidations go: -1, as no client is tracked", Local(clients::get_redirection)),
+    Command::new("client|trackinginfo", 2, ANYTIME, "6.2.0", "Tells that the client is not tracked", Local(clients::tracking_info)),
     Command::new("client|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
@@ -101,8 +113,20 @@ fn write_greeting(client: u64, version: ProtocolVersion, sink: &mut dyn ReplySin
 
 fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
     if !control.host.authenticate(user, password) {
+        let connection = &mut *control.connection;
+        connection.session.wrong_passwords += 1;
+        connection.closing |=
+            !connection.admitted && connection.session.wrong_passwords >= MOST_WRONG_PASSWORDS;
+        control.host.report(Incident::WrongPassword(&connection.session.peer.address));
         let text = "invalid username-password pair or user is disabled.";
         return Err(Error::new(ErrorCode::WrongPass, text));
+    }
+    if !control.connection.admitted {
+        if let Err(error) = control.host.admit() {
+            control.connection.closing = true;
+            return Err(error);
+        }
+        control.connection.admitted = true;
     }
     control.connection.session.authenticated = true;
     Ok(())
@@ -243,6 +267,17 @@ fn client_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
         text.push('\n');
     }
     sink.text(&text);
+    Ok(())
+}
+
+/// CLIENT UNBLOCK: no command blocks.
+fn client_unblock(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let call = control.call;
+    if call.len() > 4 || (call.len() == 4 && !call.is(3, "TIMEOUT") && !call.is(3, "ERROR")) {
+        return Err(Error::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+    }
+    call.integer(2)?;
+    sink.integer(0);
     Ok(())
 }
 

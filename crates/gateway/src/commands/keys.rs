@@ -3,6 +3,7 @@
 use super::{moving, objects, sort, waiting};
 use crate::combine::Combine;
 use crate::dialogue::{Dialogue, Scan};
+use datatypes::glob::Pattern;
 use crate::plan::{Call, Plan};
 use crate::random_key::RandomKey;
 use crate::table::flag::{DENYOOM, FAST, NOSCRIPT, OTHER_KEYSPACE, READONLY, WRITE};
@@ -62,7 +63,7 @@ fn kind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 fn keys<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let (pattern, piece) = (call.bytes(1).into(), call.scan_piece);
+    let (pattern, piece) = (Pattern::for_many(call.bytes(1))?, call.scan_piece);
     Ok(Plan::Dialogue(Dialogue::Keys { pattern, cursor: 0, piece, found: BTreeSet::new() }))
 }
 
@@ -81,7 +82,7 @@ fn scan<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
             }
             scan.count = count.min(MAX_SCAN_COUNT) as u32;
         } else if call.is(index, "MATCH") {
-            scan.pattern = Some(call.bytes(index + 1).into());
+            scan.pattern = Some(Pattern::for_many(call.bytes(index + 1))?);
         } else if call.is(index, "TYPE") {
             scan.kind = Some(call.bytes(index + 1).to_ascii_lowercase().into());
         } else {

@@ -60,6 +60,7 @@ pub(crate) fn used(call: &Call<'_>, host: &mut dyn Host) -> Result<KeyspaceId, E
 pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
     Ok(match call.command.short_name() {
         "load" => return super::user_types::load(call),
+        "save" => Administration::Save,
         "list" => Administration::List,
         "info" => Administration::Info { name: call.bytes(2) },
         "hotkeys" => hot_keys(call)?,

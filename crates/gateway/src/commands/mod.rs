@@ -2,11 +2,14 @@
 
 pub(crate) mod bits;
 pub(crate) mod branching;
+mod clients;
 pub(crate) mod commuting;
+mod configuration;
 pub(crate) mod conflicts;
 pub(crate) mod connection;
 pub(crate) mod geo;
 mod geo_search;
+mod diagnosis;
 pub(crate) mod hashes;
 pub(crate) mod hyperloglog;
 pub(crate) mod keys;
@@ -16,6 +19,7 @@ pub(crate) mod lists;
 pub(crate) mod moving;
 pub(crate) mod objects;
 mod scored_combined;
+mod process;
 pub(crate) mod scored_ranges;
 pub(crate) mod scored_sets;
 mod scored_turns;

@@ -1,13 +1,20 @@
 //! Commands about the process and its command table.
 
+use super::configuration::ENTRY as CONFIG;
+use super::diagnosis::{LATENCY_ENTRY, MEMORY_ENTRY, SLOWLOG_ENTRY};
+use super::process::{
+    BACKGROUND_REWRITE, BACKGROUND_SAVE, DEBUG_ENTRY as DEBUG, LAST_SAVE, LOLWUT, MODULE_ENTRY as MODULE,
+    ROLE, SAVE, SHUTDOWN,
+};
 use super::{keys, moving, sort, transactions};
 use crate::control::Control;
 use crate::describe;
-use crate::documents::Documents;
+use crate::documents::{Documents, write_flags};
 use crate::flow::Flow;
-use crate::table::flag::{ADMIN, FAST, LOADING, NOSCRIPT, READONLY, STALE, WRITE};
-use crate::table::{self, Command, FAMILIES, Handler, Handler::Data, Handler::Flow as Steer, Handler::Local};
+use crate::table::flag::{FAST, LOADING, READONLY, STALE, WRITE};
+use crate::table::{self, Command, FAMILIES, Handler::Data, Handler::Flow as Steer, Handler::Local};
 use datatypes::glob;
+use resp::Arguments;
 use types::{Error, ReplySink};
 
 /// The table's entries.
@@ -19,14 +26,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("swapdb", 3, WRITE | FAST, "4.0.0", "Refuses to swap two keyspaces: a transaction has one", Local(moving::swap_databases)),
     Command::new("info", -1, LOADING | STALE, "1.0.0", "Describes the process, section by section", Local(info)),
     Command::new("time", 1, LOADING | STALE | FAST, "2.6.0", "Tells the time: seconds since 1970 and microseconds", Local(time)),
-    Command::new("config", -2, 0, "2.0.0", "Commands about the configuration", Handler::Container).containing(CONFIG),
+    ROLE, LAST_SAVE, SAVE, BACKGROUND_SAVE, BACKGROUND_REWRITE, SHUTDOWN, LOLWUT, MODULE, DEBUG, CONFIG, SLOWLOG_ENTRY, LATENCY_ENTRY, MEMORY_ENTRY,
     Command::new("command", -1, LOADING | STALE, "2.8.13", "Describes all commands", Local(all_commands)).containing(COMMAND),
-];
-
-#[rustfmt::skip]
-static CONFIG: &[Command] = &[
-    Command::new("config|get", -3, ADMIN | NOSCRIPT | LOADING | STALE, "2.0.0", "Tells the parameters that match patterns", Local(config_get)),
-    Command::new("config|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
 #[rustfmt::skip]
@@ -36,6 +37,7 @@ static COMMAND: &[Command] = &[
     Command::new("command|info", -2, LOADING | STALE, "2.8.13", "Describes commands", Local(command_info)),
     Command::new("command|list", -2, LOADING | STALE, "7.0.0", "Lists the names of commands", Local(command_list)),
     Command::new("command|getkeys", -4, LOADING | STALE, "2.8.13", "Tells which arguments of a command are keys", Local(command_get_keys)),
+    Command::new("command|getkeysandflags", -4, LOADING | STALE, "7.0.0", "Tells which arguments of a command are keys, and what it does with them", Local(command_get_keys_and_flags)),
     Command::new("command|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
@@ -43,7 +45,7 @@ fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
     let sections: Vec<String> =
         control.arguments().iter().skip(1).map(|name| table::lossy(name).to_ascii_lowercase()).collect();
     let mut text = String::new();
-    control.host.info(&sections, &mut text);
+    control.host.info(&sections, control.gateway.statistics(), &mut text);
     sink.text(&text);
     Ok(())
 }
@@ -53,26 +55,6 @@ fn time(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
     sink.array(2);
     sink.bulk((micros / 1_000_000).to_string().as_bytes());
     sink.bulk((micros % 1_000_000).to_string().as_bytes());
-    Ok(())
-}
-
-fn config_get(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let arguments = control.arguments();
-    let mut found = Vec::new();
-    control.host.configuration(&mut |name, value| {
-        let matches = |pattern| glob::matches(pattern, name.as_bytes(), true);
-        if arguments.iter().skip(2).any(matches) {
-            // As in Redis, who asks for one parameter gets its name as it was spelled.
-            let spelled = arguments.iter().skip(2).find(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
-            let shown = spelled.unwrap_or(name.as_bytes());
-            found.push((shown.to_vec(), value.to_owned()));
-        }
-    });
-    sink.map(found.len());
-    for (name, value) in &found {
-        sink.bulk(name);
-        sink.bulk(value.as_bytes());
-    }
     Ok(())
 }
 
@@ -147,29 +129,55 @@ fn command_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
         }
         Some(_) => false,
     };
-    let names: Vec<&str> = commands().filter(fits).map(|command| command.name).collect();
+    let all = commands().flat_map(|command| std::iter::once(command).chain(command.subcommands));
+    let names: Vec<&str> = all.filter(fits).map(|command| command.name).collect();
     sink.array(names.len());
     names.iter().for_each(|name| sink.bulk(name.as_bytes()));
     Ok(())
 }
 
-fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+/// The command that COMMAND GETKEYS asks about, with its arguments.
+fn asked_about<'c>(control: &Control<'c>) -> Result<(&'static Command, Arguments<'c>), Error> {
     let inner = control.arguments().after(2);
     let name = inner.get(0).unwrap_or_default();
     if table::command(name).is_none() {
         return Err(Error::err("Invalid command specified"));
     }
-    let command =
-        table::find(inner).map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
-    let (command, inner) = transactions::behind_prefix(command, inner)
-        .map_err(|_| Error::err("Invalid number of arguments specified for command"))?;
-    let destination = if command.name == "sort" { sort::destination(inner) } else { None };
-    let indices = command.key_indices(inner).chain(destination);
-    let keys: Vec<&[u8]> = indices.filter_map(|index| inner.get(index)).collect();
+    let wrong = |_| Error::err("Invalid number of arguments specified for command");
+    let command = table::find(inner).map_err(wrong)?;
+    transactions::behind_prefix(command, inner).map_err(wrong)
+}
+
+fn keys_of<'a>(command: &Command, arguments: Arguments<'a>) -> Result<Vec<&'a [u8]>, Error> {
+    let destination = if command.name == "sort" { sort::destination(arguments) } else { None };
+    let indices = command.key_indices(arguments).chain(destination);
+    let keys: Vec<&[u8]> = indices.filter_map(|index| arguments.get(index)).collect();
     if keys.is_empty() && command.key_count == 0 {
         return Err(Error::err("The command has no key arguments"));
     }
+    Ok(keys)
+}
+
+fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let (command, arguments) = asked_about(control)?;
+    let keys = keys_of(command, arguments)?;
     sink.array(keys.len());
     keys.iter().for_each(|key| sink.bulk(key));
+    Ok(())
+}
+
+fn command_get_keys_and_flags(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    let (command, arguments) = asked_about(control)?;
+    let keys = keys_of(command, arguments)?;
+    let documents = Documents::read();
+    let specifications: Vec<Vec<&str>> = documents.of(command.name).keys().map(|(flags, _)| flags).collect();
+    sink.array(keys.len());
+    for (index, key) in keys.iter().enumerate() {
+        // Several specifications stand for one key each; the last one for all others.
+        let flags = specifications.get(index).or(specifications.last()).map_or(&[][..], Vec::as_slice);
+        sink.array(2);
+        sink.bulk(key);
+        write_flags(flags, sink);
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::plan::{Call, Plan};
 use crate::turns::{self, On, Turns};
 use datatypes::Operation;
+use datatypes::glob::Pattern;
 use protocol::Step;
 use types::{Error, Reply, ReplyBuf, ReplySink};
 
@@ -67,6 +68,7 @@ fn piece<'a>(call: &Call<'a>, cursor: u64, of_hash: bool) -> Result<Piece<'a>, E
             index += 2;
         } else if has_value && call.is(index, "MATCH") {
             piece.pattern = call.bytes(index + 1);
+            Pattern::for_many(piece.pattern)?;
             index += 2;
         } else if of_hash && call.is(index, "NOVALUES") {
             piece.no_values = true;

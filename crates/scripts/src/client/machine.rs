@@ -36,8 +36,8 @@ pub(super) struct Compiled {
     pub function: Function,
     /// It says so itself.
     pub is_read_only: bool,
-    /// It has one line: then there is where an error arose that does not know.
-    pub is_one_line: bool,
+    /// The number of its line, if it has one only: there is where an error arose that does not know.
+    pub only_line: Option<i64>,
 }
 
 impl Machine {
@@ -74,7 +74,7 @@ impl Machine {
         let function = function.map_err(|error| {
             types::Error::err(format!("Error compiling script (new function): {}", reason(&error)))
         })?;
-        let compiled = Compiled { function, is_read_only, is_one_line: !source.contains(&b'\n') };
+        let compiled = Compiled { function, is_read_only, only_line: only_line(source) };
         if self.compiled.len() >= COMPILED {
             self.compiled.clear();
         }
@@ -101,6 +101,16 @@ impl Machine {
     pub fn is_sound(&self) -> bool {
         self.lua.used_memory() <= MEMORY_AT_REST
     }
+}
+
+/// The number of the line with the whole program, if no other line has anything; a shebang is no program.
+fn only_line(source: &[u8]) -> Option<i64> {
+    let is_program = |(number, line): &(i64, &[u8])| {
+        !line.trim_ascii().is_empty() && (*number > 1 || !line.starts_with(b"#!"))
+    };
+    let mut lines = (1..).zip(source.split(|byte| *byte == b'\n')).filter(is_program);
+    let (number, _) = lines.next()?;
+    lines.next().is_none().then_some(number)
 }
 
 /// Splits `#!lua flags=no-writes` off, all but the end of the line; true if the script says so that it only reads.
@@ -158,7 +168,7 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     let error_text = |_: &Lua, text: LuaString| Ok(error_text(&text.to_string_lossy()));
     host.raw_set("error_text", lua.create_function(error_text)?)?;
     let log = |_: &Lua, (level, text): (i64, LuaString)| {
-        let text = text.to_string_lossy();
+        let text = one_line(&text.to_string_lossy());
         match level {
             0 | 1 => tracing::debug!(target: "script", "{text}"),
             2 => tracing::info!(target: "script", "{text}"),
@@ -168,6 +178,19 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     };
     host.raw_set("log", lua.create_function(log)?)?;
     Ok(host)
+}
+
+/// Text as a part of one line of the log, cut where Redis cuts it: what a script says does not look like another event.
+fn one_line(text: &str) -> String {
+    const MOST_BYTES: usize = 1024;
+    let mut line = String::new();
+    for character in text[..text.floor_char_boundary(MOST_BYTES)].chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
 }
 
 /// The line that the script stands at.
@@ -206,4 +229,29 @@ pub(super) fn reason(error: &Error) -> String {
 pub(super) fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
     let strings: mlua::Result<Vec<LuaString>> = items.iter().map(|item| lua.create_string(item)).collect();
     lua.create_sequence_from(strings?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_script_logs_is_one_line() {
+        assert_eq!(one_line("a\nb\u{1b}[0m\u{e9}"), "a\\nb\\u{1b}[0m\u{e9}");
+        assert_eq!(one_line(&"\u{e9}".repeat(2000)).len(), 1024);
+    }
+
+    #[test]
+    fn a_program_of_one_line_has_its_number() {
+        for (source, line) in [
+            ("return 1", Some(1)),
+            ("return 1\n\n", Some(1)),
+            ("#!lua\nreturn 1", Some(2)),
+            ("#!lua\n\n  return 1\n", Some(3)),
+            ("local a = 1\nreturn a", None),
+            ("", None),
+        ] {
+            assert_eq!(only_line(source.as_bytes()), line, "{source:?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 pub(super) struct Script {
     name: Name,
     is_read_only: bool,
-    is_one_line: bool,
+    only_line: Option<i64>,
     /// Both until it has ended.
     at_work: Option<(Thread, Machine)>,
     /// What the interpreter is given first.
@@ -51,7 +51,7 @@ impl Script {
         Ok(Script {
             name,
             is_read_only: compiled.is_read_only,
-            is_one_line: compiled.is_one_line,
+            only_line: compiled.only_line,
             at_work,
             given: Some(given),
             version: 2,
@@ -117,7 +117,7 @@ impl Script {
     /// An error with the script and the line that it comes from. A call that is the last thing a function does leaves no
     /// trace of its line.
     fn located(&self, text: &str, line: Option<i64>) -> Error {
-        let line = line.or(self.is_one_line.then_some(1)).map_or_else(String::new, |line| format!(":{line}"));
+        let line = line.or(self.only_line).map_or_else(String::new, |line| format!(":{line}"));
         let text = format!("{text} script: {}, on @user_script{line}.", hex(&self.name));
         Error::new(ErrorCode::Scripted, text)
     }

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::logs;
 use anyhow::{Context, Result};
 use runtime::Models;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,12 +37,15 @@ pub fn serve(arguments: &ServeArguments, extras: ServeExtras) -> Result<Outcome>
         return Ok(Outcome::Good);
     }
     logs::start(&config.log)?;
+    // Whatever the process creates is for its own user only.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let running = Running::default();
     obey_signals(&running)?;
     if arguments.member.until_input_ends {
         end_with_input()?;
     }
-    let options = options(&config, &arguments.member, extras)?;
+    let mut options = options(&config, &arguments.member, extras)?;
+    options.max_clients = fitting(options.max_clients);
     if options.cluster.is_some() {
         do_without_huge_pages();
     }
@@ -70,6 +74,31 @@ fn options(config: &Config, member: &MemberArguments, extras: ServeExtras) -> Re
     let file = runtime::ClusterFile::load(file).map_err(anyhow::Error::msg)?;
     let cluster = runtime::ClusterOptions { file, process, bootstrap: member.bootstrap, clock_skew_ms };
     Ok(runtime::Options { cluster: Some(cluster), ..options })
+}
+
+/// So many clients at most as there are file descriptors for, beside what else the process opens. Asks for as many as that
+/// takes.
+fn fitting(max_clients: usize) -> usize {
+    /// Files, sockets of peers, clients that have not authenticated, connections of the admin port.
+    const OTHERS: u64 = 512;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = (max_clients as u64).saturating_add(OTHERS);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return max_clients;
+    }
+    let possible = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum: limit.maximum });
+    let files = if raised.is_ok() { possible } else { limit.current.unwrap_or(possible) };
+    let clients = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(max_clients).clamp(1, max_clients);
+    if clients < max_clients {
+        tracing::warn!(
+            max_clients,
+            clients,
+            files,
+            "fewer clients are served: the process may open few files"
+        );
+    }
+    clients
 }
 
 /// Replicas take new memory all the time. When a huge page is touched first, the kernel clears two megabytes before

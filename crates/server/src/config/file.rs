@@ -119,10 +119,12 @@ mod tests {
     fn a_wrong_value_is_named_with_what_is_allowed() {
         for (text, place, allowed) in [
             ("[storage]\ndurability = \"often\"\n", "a.toml:2: `storage.durability`: ", "`everysec`"),
-            ("[server]\n\nthreads = 0\n", "a.toml:3: `server.threads`: ", "nonzero"),
-            ("[server]\nthreads = \"two\"\n", "a.toml:2: `server.threads`: ", "u16"),
+            ("[server]\n\nthreads = 0\n", "a.toml:3: `server.threads`: ", "at least 1"),
+            ("[server]\nthreads = \"two\"\n", "a.toml:2: `server.threads`: ", "whole number, at least 1"),
             ("[server]\nlisten = ['h:1', '6379']\n", "a.toml:2: `server.listen`: `6379`", "HOST:PORT"),
             ("[storage]\nsegment_bytes = 1\n", "a.toml:2: `storage.segment_bytes`: ", "at least 65536"),
+            ("[server]\nthreads = 70000\n", "a.toml:2: `server.threads`: ", "at most 65535"),
+            ("[server]\npassword = ''\n", "a.toml:2: `server.password`: ", "not empty"),
             ("[log]\nlevel = \"loud\"\n", "a.toml:2: `log.level`: ", "debug"),
             ("[admin]\nlisten = true\n", "a.toml:2: `admin.listen`: ", "string"),
         ] {

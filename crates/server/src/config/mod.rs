@@ -1,18 +1,19 @@
 //! What one process is told: a TOML file, the environment, the command line; the later has precedence.
 
 pub(crate) mod file;
+mod password;
 mod template;
 mod values;
 
-pub use values::{Durability, HostPort, LogFormat, LogLevel};
+pub use values::{DebugCommand, Durability, HostPort, LogFormat, LogLevel};
 
-use crate::cli::ServeArguments;
+use crate::cli::{ServeArguments, Switch};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
-use values::at_least;
+use values::{at_least, positive};
 
 /// The environment variable that sets the log level.
 const LOG_VARIABLE: &str = "ANABRANCH_LOG";
@@ -27,22 +28,35 @@ pub struct Config {
     pub storage: StorageSection,
     pub admin: AdminSection,
     pub log: LogSection,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerSection {
     pub listen: Vec<HostPort>,
+    #[serde(deserialize_with = "positive")]
     pub threads: NonZeroU16,
+    #[serde(deserialize_with = "at_least::<0, _, _>")]
     pub partitions: u16,
+    #[serde(deserialize_with = "positive")]
     pub max_clients: NonZeroUsize,
-    #[serde(deserialize_with = "at_least::<1024, _>")]
+    #[serde(deserialize_with = "at_least::<1024, _, _>")]
     pub client_output_limit_bytes: u64,
-    #[serde(deserialize_with = "at_least::<1024, _>")]
+    #[serde(deserialize_with = "at_least::<1024, _, _>")]
     pub client_query_limit_bytes: u64,
+    #[serde(deserialize_with = "positive")]
     pub databases: NonZeroU16,
-    #[serde(skip_serializing)]
+    pub protected_mode: bool,
+    pub enable_debug_command: DebugCommand,
+    #[serde(skip_serializing, deserialize_with = "values::password")]
     pub password: Option<String>,
+    pub password_file: Option<PathBuf>,
+    /// Where the password was found.
+    #[serde(skip)]
+    pub password_origin: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,12 +65,15 @@ pub struct StorageSection {
     pub directory: PathBuf,
     pub memory: bool,
     pub durability: Durability,
-    #[serde(deserialize_with = "at_least::<65_536, _>")]
+    #[serde(deserialize_with = "at_least::<65_536, _, _>")]
     pub checkpoint_after_bytes: u64,
-    #[serde(deserialize_with = "at_least::<65_536, _>")]
+    #[serde(deserialize_with = "at_least::<65_536, _, _>")]
     pub segment_bytes: u64,
+    #[serde(deserialize_with = "at_least::<0, _, _>")]
     pub region_queue_bytes: usize,
+    #[serde(deserialize_with = "at_least::<0, _, _>")]
     pub region_spill_bytes: u64,
+    #[serde(deserialize_with = "positive")]
     pub sync_every_ms: NonZeroU64,
 }
 
@@ -84,7 +101,11 @@ impl Default for ServerSection {
             client_output_limit_bytes: options.client_output_limit_bytes as u64,
             client_query_limit_bytes: options.client_query_limit_bytes as u64,
             databases: NonZeroU16::new(options.databases).unwrap_or(NonZeroU16::MIN),
-            password: options.password,
+            protected_mode: options.protected_mode,
+            enable_debug_command: DebugCommand::No,
+            password: None,
+            password_file: None,
+            password_origin: None,
         }
     }
 }
@@ -125,6 +146,8 @@ impl Config {
             config.log.level = level.parse().with_context(|| format!("{LOG_VARIABLE} is wrong"))?;
         }
         config.apply(arguments);
+        config.server.find_password(arguments)?;
+        config.file.clone_from(&arguments.config);
         Ok(config)
     }
 
@@ -139,6 +162,9 @@ impl Config {
         self.storage.memory |= arguments.memory;
         self.storage.durability = arguments.durability.unwrap_or(self.storage.durability);
         self.server.threads = arguments.threads.unwrap_or(self.server.threads);
+        if let Some(mode) = arguments.protected_mode {
+            self.server.protected_mode = mode == Switch::Yes;
+        }
         if arguments.admin.is_some() {
             self.admin.listen.clone_from(&arguments.admin);
         }
@@ -164,6 +190,9 @@ impl Config {
             partitions: self.server.partitions,
             durability: self.storage.durability.into(),
             password: self.server.password.clone(),
+            protected_mode: self.server.protected_mode,
+            debug_command: self.server.enable_debug_command.into(),
+            config_file: self.file.clone(),
             max_clients: max_clients.get(),
             client_output_limit_bytes: usize::try_from(client_output_limit_bytes)?,
             client_query_limit_bytes: usize::try_from(client_query_limit_bytes)?,

@@ -18,7 +18,12 @@ pub fn fill(config: &Config) -> Result<String> {
         }
         match (key(line), section) {
             (Some("password"), _) if config.server.password.is_some() => {
-                output.push_str("# password is set, and not shown\n");
+                let origin = match (&config.server.password_file, &config.server.password_origin) {
+                    (Some(_), _) => "password_file",
+                    (None, Some(origin)) => origin,
+                    (None, None) => "the configuration",
+                };
+                writeln!(output, "# password is set by {origin}, and not shown here")?;
             }
             (Some(key), Some(values)) if values.contains_key(key) => {
                 writeln!(output, "{key} = {}", values[key])?;
@@ -54,7 +59,10 @@ mod tests {
         client_output_limit_bytes = 4096
         client_query_limit_bytes = 8192
         databases = 3
+        protected_mode = false
+        enable_debug_command = "local"
         password = "se\"cret"
+        password_file = "/etc/anabranch/password"
         [storage]
         directory = "/var/lib/ana \"branch\""
         memory = true

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde::de::Error as _;
+use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use tracing_subscriber::filter::Targets;
 
@@ -160,13 +161,83 @@ pub enum LogFormat {
     Json,
 }
 
-/// Reads a number that must not be smaller than `LEAST`.
-pub fn at_least<'de, const LEAST: u64, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = u64::deserialize(deserializer)?;
-    if number < LEAST {
-        return Err(D::Error::custom(format!("{number} is too small; it must be at least {LEAST}")));
+/// Reads a number that must not be smaller than `LEAST`, nor larger than its type allows.
+pub fn at_least<'de, const LEAST: u64, N: TryFrom<u64>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<N, D::Error> {
+    let number = deserializer.deserialize_u64(WholeNumber { least: LEAST })?;
+    N::try_from(number).map_err(|_| {
+        let most = u64::MAX >> (64 - 8 * size_of::<N>());
+        D::Error::custom(format!("{number} is too large; it must be at most {most}"))
+    })
+}
+
+/// Reads a number that must not be 0, nor larger than its type allows.
+pub fn positive<'de, N: TryFrom<NonZeroU64>, D: Deserializer<'de>>(deserializer: D) -> Result<N, D::Error> {
+    let number = deserializer.deserialize_u64(WholeNumber { least: 1 })?;
+    NonZeroU64::new(number).and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
+        let most = u64::MAX >> (64 - 8 * size_of::<N>());
+        D::Error::custom(format!("{number} is too large; it must be at most {most}"))
+    })
+}
+
+/// Takes a number, and says in an error which ones there are.
+struct WholeNumber {
+    least: u64,
+}
+
+impl Visitor<'_> for WholeNumber {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number, at least {}", self.least)
     }
-    Ok(number)
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<u64, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::custom(format!("{number} is too small; it must be at least {}", self.least))),
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u64, E> {
+        if number < self.least {
+            return Err(E::custom(format!("{number} is too small; it must be at least {}", self.least)));
+        }
+        Ok(number)
+    }
+}
+
+/// Reads a password, which has at least one character.
+pub fn password<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let password = String::deserialize(deserializer)?;
+    if password.is_empty() {
+        return Err(D::Error::custom("a password is not empty; leave the key out to ask for none"));
+    }
+    Ok(Some(password))
+}
+
+/// Who may use the command `DEBUG`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DebugCommand {
+    /// Nobody.
+    #[default]
+    No,
+    /// Clients on this machine.
+    Local,
+    /// Everybody.
+    Yes,
+}
+
+impl From<DebugCommand> for runtime::DebugCommand {
+    fn from(who: DebugCommand) -> Self {
+        match who {
+            DebugCommand::No => runtime::DebugCommand::No,
+            DebugCommand::Local => runtime::DebugCommand::Local,
+            DebugCommand::Yes => runtime::DebugCommand::Yes,
+        }
+    }
 }
 
 #[cfg(test)]

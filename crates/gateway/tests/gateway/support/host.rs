@@ -1,8 +1,12 @@
 //! Hosts around keyspaces of reference: one answers at once, the other when it is told to, in any order.
 
 use crate::support::memory::Memory;
-use anabranch_gateway::{Administration, ClientFilter, ClientInfo, Host, KeyspaceOptions, Model, Safety};
+use anabranch_gateway::{
+    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
+    SlowCommand, Statistics,
+};
 use protocol::{Durability, Now, Replies, Request};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
 
@@ -21,6 +25,16 @@ pub struct TestHost {
     pub batches: Vec<usize>,
     /// The name of an auction that others have loaded.
     pub unheard_of: Option<&'static str>,
+    /// What `CONFIG SET slowlog-log-slower-than` said.
+    pub slow_micros: Option<u64>,
+    /// How often the clock was looked at.
+    pub looks: Cell<u64>,
+    pub diagnostics: RefCell<Diagnostics>,
+    /// What was reported of clients.
+    pub incidents: RefCell<Vec<String>>,
+    pub pause: Pause,
+    /// The process was asked to end, saving or not.
+    pub shut_down: Option<bool>,
 }
 
 impl TestHost {
@@ -38,6 +52,12 @@ impl TestHost {
             seen: Vec::new(),
             batches: Vec::new(),
             unheard_of: None,
+            slow_micros: None,
+            looks: Cell::new(0),
+            diagnostics: RefCell::default(),
+            incidents: RefCell::default(),
+            pause: Pause::default(),
+            shut_down: None,
         }
     }
 
@@ -126,6 +146,7 @@ impl Host for TestHost {
             | Administration::Recover { .. }
             | Administration::Evict { .. }
             | Administration::HotKeys { .. } => Err(Error::err("there is no cluster")),
+            Administration::Save => Ok(()),
             Administration::LoadType { .. } => Err(Error::err("there is no sandbox")),
             Administration::List => {
                 reply.array(self.keyspaces.len());
@@ -198,10 +219,81 @@ impl Host for TestHost {
         user == b"default" && self.password.is_none_or(|own| own.as_bytes() == password)
     }
 
-    fn info(&self, sections: &[String], out: &mut String) {
+    fn info(&self, sections: &[String], own: &Statistics, out: &mut String) {
         if sections.is_empty() || sections.iter().any(|section| section == "server") {
             out.push_str("# Server\r\nredis_version:7.0.15\r\n");
         }
+        if sections.iter().any(|section| section == "commandstats") {
+            own.write_commands(out);
+        }
+        if sections.iter().any(|section| section == "errorstats") {
+            own.write_errors(out);
+        }
+    }
+
+    fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let unknown =
+            parameters.iter().find(|(name, _)| !name.eq_ignore_ascii_case(b"slowlog-log-slower-than"));
+        if let Some((name, _)) = unknown {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
+            return Err(Error::err(text));
+        }
+        let micros = parameters.iter().find_map(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+        self.slow_micros = micros;
+        Ok(())
+    }
+
+    /// Each look at it takes a microsecond.
+    fn clock(&self) -> u64 {
+        self.looks.set(self.looks.get() + 1);
+        self.looks.get() * 1000
+    }
+
+    fn slow_nanos(&self) -> u64 {
+        self.slow_micros.map_or(u64::MAX, |micros| micros * 1000)
+    }
+
+    fn note_slow(&self, command: SlowCommand) {
+        let mut diagnostics = self.diagnostics.borrow_mut();
+        diagnostics.note("command", command.at_seconds, command.micros);
+        diagnostics.log(command, 128);
+    }
+
+    fn diagnose(&self, work: &mut dyn FnMut(&mut Diagnostics)) {
+        work(&mut self.diagnostics.borrow_mut());
+    }
+
+    fn report(&self, incident: Incident<'_>) {
+        self.incidents.borrow_mut().push(format!("{incident:?}"));
+    }
+
+    fn pause(&self) -> Pause {
+        self.pause
+    }
+
+    fn set_pause(&mut self, pause: Pause) {
+        self.pause = pause;
+    }
+
+    fn may_debug(&self, _address: &str) -> bool {
+        true
+    }
+
+    fn want_checkpoint(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn last_checkpoint_seconds(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn shut_down(&mut self, saving: bool) {
+        self.shut_down = Some(saving);
+    }
+
+    fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
+        visit("total.allocated", 1);
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {

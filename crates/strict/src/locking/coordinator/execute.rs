@@ -225,9 +225,13 @@ impl Coordinator {
                 Error::new(ErrorCode::Unavailable, message)
             }
             Phase::Executing | Phase::Visiting { .. } | Phase::Gathering { .. } | Phase::Queued { .. } => {
-                let message =
-                    format!("{silent} in time, or locks were not free; nothing happened, retry later");
-                Error::new(ErrorCode::Unavailable, message)
+                let reason = match transaction.own.blocked_at.first() {
+                    Some(blocked) => format!("shard {blocked}: locks were not free in time"),
+                    // With phasing, a leader tells of every operation that waits for a lock.
+                    None if self.options.locks.phasing.is_some() => format!("{silent} in time"),
+                    None => format!("{silent} in time, or locks were not free"),
+                };
+                Error::new(ErrorCode::Unavailable, format!("{reason}; nothing happened, retry later"))
             }
         };
         self.end_collection(&mut transaction, step);

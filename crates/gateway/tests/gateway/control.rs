@@ -1,0 +1,159 @@
+//! Commands by which clients and operators say how commands are served, and what is counted of them.
+
+use crate::support::{Harness, render};
+use anabranch_gateway::{Config, State};
+
+fn harness() -> Harness {
+    Harness::new(Config::default())
+}
+
+fn told(harness: &mut Harness, commands: &str) -> Vec<String> {
+    render(&harness.ask("a", commands.as_bytes()))
+}
+
+#[test]
+fn a_client_gets_the_replies_that_it_wants() {
+    let mut harness = harness();
+    let replies = told(
+        &mut harness,
+        "SET k 1\r\nCLIENT REPLY OFF\r\nINCR k\r\nPING\r\nGET\r\nMGET k\r\nCLIENT REPLY ON\r\nGET k\r\n",
+    );
+    assert_eq!(replies, ["+OK", "+OK", "\"2\""]);
+    let replies = told(
+        &mut harness,
+        "CLIENT REPLY SKIP\r\nINCR k\r\nINCR k\r\nCLIENT REPLY SKIP\r\nPING\r\nECHO x\r\n",
+    );
+    assert_eq!(replies, [":4", "\"x\""]);
+    assert_eq!(told(&mut harness, "CLIENT REPLY MAYBE\r\n"), ["-ERR syntax error"]);
+    let replies = told(&mut harness, "MULTI\r\nCLIENT REPLY OFF\r\nEXEC\r\n");
+    assert!(
+        replies[1].contains("inside a transaction") && replies[2].starts_with("-EXECABORT"),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn skipped_replies_that_come_later_are_skipped_too() {
+    let mut harness = harness();
+    harness.host.held = Some(Vec::new());
+    let replies = told(&mut harness, "CLIENT REPLY SKIP\r\nINCR k\r\nINCR k\r\nGET k\r\n");
+    assert_eq!(replies, [":2", "\"2\""]);
+}
+
+#[test]
+fn paused_commands_wait_and_go_on() {
+    let mut harness = harness();
+    assert_eq!(told(&mut harness, "CLIENT PAUSE 1000 WRITE\r\nGET k\r\n"), ["+OK", "nil"]);
+    assert_eq!(render(&harness.send("b", b"GET k\r\nSET k 1\r\nGET k\r\n")), ["nil"]);
+    let waits = harness.connection("b");
+    assert_eq!(harness.gateway.state(waits), State::Waiting);
+    assert!(harness.gateway.deadline().is_some());
+    harness.host.now_millis += 999;
+    assert_eq!(render(&harness.send("b", b"PING\r\n")), [""; 0]);
+    harness.host.now_millis += 1;
+    harness.release();
+    assert_eq!(render(&harness.send("b", b"")), ["+OK", "\"1\"", "+PONG"]);
+    assert_eq!(harness.gateway.deadline(), None);
+    assert_eq!(told(&mut harness, "CLIENT PAUSE 1000 WRITE\r\n"), ["+OK"]);
+    assert_eq!(render(&harness.send("b", b"DEL k\r\n")), [""; 0]);
+    assert_eq!(told(&mut harness, "CLIENT UNPAUSE\r\n"), ["+OK"]);
+    harness.release();
+    assert_eq!(render(&harness.send("b", b"")), [":1"]);
+}
+
+#[test]
+fn a_sleep_holds_up_its_own_connection_only() {
+    let mut harness = harness();
+    assert_eq!(render(&harness.send("a", b"DEBUG SLEEP 0.5\r\nPING\r\n")), [""; 0]);
+    assert_eq!(render(&harness.send("b", b"PING\r\n")), ["+PONG"]);
+    harness.host.now_millis += 500;
+    harness.release();
+    assert_eq!(render(&harness.send("a", b"")), ["+OK", "+PONG"]);
+}
+
+#[test]
+fn lines_of_http_end_the_connection() {
+    for line in ["POST / HTTP/1.1", "host: a"] {
+        let mut harness = harness();
+        assert_eq!(told(&mut harness, &format!("SET k 1\r\n{line}\r\nSET k 2\r\n")), ["+OK"]);
+        let connection = harness.connection("a");
+        assert_eq!(harness.gateway.state(connection), State::Closing);
+        assert_eq!(render(&harness.ask("b", b"GET k\r\n")), ["\"1\""]);
+        assert_eq!(*harness.host.incidents.borrow(), ["CrossProtocol(\"10.0.0.1:5000\")"]);
+    }
+}
+
+#[test]
+fn five_wrong_passwords_end_the_connection() {
+    let mut harness = harness();
+    harness.host.password = Some("secret");
+    let replies = told(&mut harness, &"AUTH wrong\r\n".repeat(6));
+    assert_eq!(replies.len(), 5);
+    let connection = harness.connection("a");
+    assert_eq!(harness.gateway.state(connection), State::Closing);
+    // Who has been let in once may err.
+    let replies =
+        render(&harness.ask("b", ("AUTH secret\r\n".to_owned() + &"AUTH wrong\r\n".repeat(6)).as_bytes()));
+    assert_eq!(replies.len(), 7);
+    let connection = harness.connection("b");
+    assert!(harness.gateway.is_admitted(connection));
+}
+
+#[test]
+fn commands_and_errors_are_counted() {
+    let mut harness = harness();
+    told(
+        &mut harness,
+        "SET k x\r\nGET k\r\nGET k\r\nINCR k\r\nGET\r\nNOPE\r\nCLIENT ID\r\nMULTI\r\nGET k\r\nEXEC\r\n",
+    );
+    let counted = told(&mut harness, "INFO commandstats\r\nINFO errorstats\r\n");
+    let has = |line: &str| assert!(counted[0].contains(line), "{line} in {}", counted[0]);
+    has("cmdstat_get:calls=3,");
+    has("cmdstat_set:calls=1,");
+    has("cmdstat_client|id:calls=1,");
+    has("cmdstat_exec:calls=1,");
+    assert!(counted[0].contains("cmdstat_get:") && counted[0].contains("rejected_calls=1,failed_calls=0"));
+    let incr = counted[0].split("cmdstat_incr:").nth(1).expect("it was called");
+    assert!(incr.starts_with("calls=1,") && incr.contains("rejected_calls=0,failed_calls=1"), "{incr}");
+    assert!(counted[1].contains("errorstat_ERR:count=3"), "{}", counted[1]);
+    told(&mut harness, "CONFIG RESETSTAT\r\n");
+    let counted = told(&mut harness, "INFO commandstats\r\n");
+    assert!(!counted[0].contains("cmdstat_get"), "{}", counted[0]);
+}
+
+#[test]
+fn slow_commands_are_remembered_with_their_words() {
+    let mut harness = harness();
+    assert_eq!(told(&mut harness, "SLOWLOG LEN\r\nCONFIG SET slowlog-log-slower-than 0\r\n"), [":0", "+OK"]);
+    let long = "x".repeat(200);
+    told(&mut harness, &format!("SET k {long}\r\nGET k\r\nDEL k\r\n"));
+    told(&mut harness, "KEYS *\r\n");
+    let log = told(&mut harness, "SLOWLOG GET 2\r\n");
+    let cut =
+        format!("\"SET\", \"k\", \"{}... (72 more bytes)\", \"... (2 more commands)\"", "x".repeat(128));
+    assert!(log[0].contains(&cut) && log[0].contains("[\"KEYS\", \"*\"]"), "{}", log[0]);
+    assert!(log[0].contains("\"10.0.0.1:5000\", \"\""), "{}", log[0]);
+    assert_eq!(
+        told(&mut harness, "SLOWLOG GET -2\r\n"),
+        ["-ERR count should be greater than or equal to -1"]
+    );
+    assert!(told(&mut harness, "LATENCY LATEST\r\n")[0].starts_with("[[\"command\", :1700000000, "));
+    assert_eq!(told(&mut harness, "LATENCY RESET nothing\r\nLATENCY RESET\r\n"), [":0", ":1"]);
+    let emptied = told(&mut harness, "SLOWLOG RESET\r\nSLOWLOG LEN\r\n");
+    // The reset itself was slow, too.
+    assert_eq!(emptied, ["+OK", ":1"]);
+}
+
+#[test]
+fn the_process_is_asked_to_end_without_a_reply() {
+    let mut harness = harness();
+    let refused = told(
+        &mut harness,
+        "SHUTDOWN SAVE NOSAVE\r\nSHUTDOWN ABORT NOW\r\nSHUTDOWN LATER\r\nSHUTDOWN ABORT\r\n",
+    );
+    assert_eq!(refused[..3], ["-ERR syntax error"; 3]);
+    assert_eq!(refused[3], "-ERR No shutdown in progress.");
+    assert_eq!(harness.host.shut_down, None);
+    assert_eq!(told(&mut harness, "SHUTDOWN NOSAVE NOW FORCE\r\n"), [""; 0]);
+    assert_eq!(harness.host.shut_down, Some(false));
+}

@@ -1,0 +1,237 @@
+//! Configuration parameters as `CONFIG GET` and `CONFIG SET` know them, under Redis's names where there is one of that
+//! meaning.
+//!
+//! A few can be changed while the process runs. Some have no meaning here, and may be set because that does no harm: how
+//! Redis packs small values, and how it frees memory. All others are what the process was started with; setting one to the
+//! value that it has is no change.
+
+use crate::options::Options;
+use crate::process::Process;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use types::Error;
+
+/// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, or
+/// how often Redis looks after itself: no reply depends on them.
+const MEANINGLESS: [(&str, &str); 24] = [
+    ("activedefrag", "no"),
+    ("activerehashing", "yes"),
+    ("busy-reply-threshold", "5000"),
+    ("dynamic-hz", "yes"),
+    ("hash-max-listpack-entries", "512"),
+    ("hash-max-listpack-value", "64"),
+    ("hash-max-ziplist-entries", "512"),
+    ("hash-max-ziplist-value", "64"),
+    ("hll-sparse-max-bytes", "3000"),
+    ("hz", "10"),
+    ("lazyfree-lazy-expire", "no"),
+    ("lazyfree-lazy-server-del", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lazyfree-lazy-user-flush", "no"),
+    ("list-compress-depth", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
+    ("lua-time-limit", "5000"),
+    ("set-max-intset-entries", "512"),
+    ("set-max-listpack-entries", "128"),
+    ("set-max-listpack-value", "64"),
+    ("stream-node-max-entries", "100"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+];
+
+/// What can be changed.
+pub(crate) struct Parameters {
+    /// Commands that take so many microseconds are logged; all of them with 0, none with -1.
+    slowlog_micros: AtomicI64,
+    slowlog_length: AtomicUsize,
+    /// Commands that take so many milliseconds are events; none with 0.
+    latency_millis: AtomicU64,
+    max_clients: AtomicUsize,
+    protected_mode: AtomicBool,
+    meaningless: Mutex<BTreeMap<&'static str, String>>,
+}
+
+impl Parameters {
+    pub(crate) fn new(options: &Options) -> Self {
+        Parameters {
+            slowlog_micros: AtomicI64::new(10_000),
+            slowlog_length: AtomicUsize::new(128),
+            latency_millis: AtomicU64::new(0),
+            max_clients: AtomicUsize::new(options.max_clients),
+            protected_mode: AtomicBool::new(options.protected_mode),
+            meaningless: Mutex::default(),
+        }
+    }
+
+    /// A command that takes so many microseconds is logged.
+    fn logged_from(&self) -> u64 {
+        u64::try_from(self.slowlog_micros.load(Relaxed)).unwrap_or(u64::MAX)
+    }
+
+    /// A command that takes so many milliseconds is an event.
+    pub(crate) fn event_from(&self) -> u64 {
+        match self.latency_millis.load(Relaxed) {
+            0 => u64::MAX,
+            millis => millis,
+        }
+    }
+
+    /// True if a command that took so long is logged.
+    pub(crate) fn is_logged(&self, micros: u64) -> bool {
+        micros >= self.logged_from()
+    }
+
+    /// How many slow commands are remembered.
+    pub(crate) fn slowlog_length(&self) -> usize {
+        self.slowlog_length.load(Relaxed)
+    }
+
+    /// A command that takes so many nanoseconds is one thing or the other.
+    pub(crate) fn slow_nanos(&self) -> u64 {
+        self.logged_from().saturating_mul(1000).min(self.event_from().saturating_mul(1_000_000))
+    }
+
+    /// The most clients at a time.
+    pub(crate) fn max_clients(&self) -> usize {
+        self.max_clients.load(Relaxed)
+    }
+
+    /// True if clients of other machines need a password where they connect to any address.
+    pub(crate) fn protected_mode(&self) -> bool {
+        self.protected_mode.load(Relaxed)
+    }
+
+    fn meaningless(&self, name: &str) -> Option<(&'static str, String)> {
+        let (name, usual) = MEANINGLESS.iter().find(|(known, _)| *known == name)?;
+        Some((name, self.meaningless.lock().get(name).cloned().unwrap_or_else(|| (*usual).to_owned())))
+    }
+}
+
+/// Visits all parameters. `databases` is how many keyspaces have a number.
+pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&str, &str)) {
+    let (options, parameters) = (&process.options, &process.parameters);
+    let switch = |is_on: bool| if is_on { "yes" } else { "no" };
+    let append_fsync = match options.durability.as_str() {
+        "none" => "no",
+        class => class,
+    };
+    visit("appendfsync", append_fsync);
+    visit("appendonly", switch(process.journal.is_some()));
+    let addresses: Vec<String> = options.listen.iter().map(|address| address.ip().to_string()).collect();
+    visit("bind", &addresses.join(" "));
+    visit("client-query-buffer-limit", &options.client_query_limit_bytes.to_string());
+    visit("databases", &databases.to_string());
+    visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
+    visit("enable-debug-command", options.debug_command.as_str());
+    visit("io-threads", &options.threads.to_string());
+    visit("latency-monitor-threshold", &parameters.latency_millis.load(Relaxed).to_string());
+    visit("maxclients", &parameters.max_clients().to_string());
+    visit("maxmemory", "0");
+    visit("maxmemory-policy", "noeviction");
+    visit("notify-keyspace-events", "");
+    visit("port", &process.port.load(Relaxed).to_string());
+    visit("protected-mode", switch(parameters.protected_mode()));
+    visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
+    // Never the password itself: who may ask for the configuration need not know it.
+    visit("requirepass", if options.password.is_some() { "(set, and not shown)" } else { "" });
+    visit("save", "");
+    visit("slowlog-log-slower-than", &parameters.slowlog_micros.load(Relaxed).to_string());
+    visit("slowlog-max-len", &parameters.slowlog_length().to_string());
+    visit("timeout", "0");
+    for (name, _) in MEANINGLESS {
+        if let Some((name, value)) = parameters.meaningless(name) {
+            visit(name, &value);
+        }
+    }
+}
+
+/// A change that was found possible.
+enum Change {
+    SlowlogMicros(i64),
+    SlowlogLength(usize),
+    LatencyMillis(u64),
+    MaxClients(usize),
+    ProtectedMode(bool),
+    Meaningless(&'static str, String),
+    Nothing,
+}
+
+/// Changes parameters, all of them or none.
+pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8])]) -> Result<(), Error> {
+    let mut changes = Vec::new();
+    for (index, (name, value)) in wanted.iter().enumerate() {
+        let shown = String::from_utf8_lossy(name);
+        let refused = |reason: &str| {
+            Error::err(format!("CONFIG SET failed (possibly related to argument '{shown}') - {reason}"))
+        };
+        if wanted[..index].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+            return Err(refused("duplicate parameter"));
+        }
+        let (name, value) = (shown.to_ascii_lowercase(), String::from_utf8_lossy(value));
+        let present = present(process, databases, &name);
+        let present = present.ok_or_else(|| {
+            Error::err(format!("Unknown option or number of arguments for CONFIG SET - '{shown}'"))
+        })?;
+        changes.push(change_of(process, &name, &present, &value).map_err(|reason| refused(&reason))?);
+    }
+    let parameters = &process.parameters;
+    for change in changes {
+        match change {
+            Change::SlowlogMicros(micros) => parameters.slowlog_micros.store(micros, Relaxed),
+            Change::SlowlogLength(length) => parameters.slowlog_length.store(length, Relaxed),
+            Change::LatencyMillis(millis) => parameters.latency_millis.store(millis, Relaxed),
+            Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
+            Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
+            Change::Meaningless(name, value) => {
+                parameters.meaningless.lock().insert(name, value);
+            }
+            Change::Nothing => {}
+        }
+    }
+    Ok(())
+}
+
+/// The value that a parameter has.
+fn present(process: &Process, databases: usize, wanted: &str) -> Option<String> {
+    let mut found = None;
+    visit(process, databases, &mut |name, value| {
+        if name == wanted {
+            found = Some(value.to_owned());
+        }
+    });
+    found
+}
+
+/// What comes of the wish that a parameter had this value; or Redis's text that says why it cannot.
+fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Result<Change, String> {
+    let integer = |least: i64, most: i64| match value.parse::<i64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(_) => Err(format!("argument must be between {least} and {most} inclusive")),
+        Err(_) => Err("argument couldn't be parsed into an integer".to_owned()),
+    };
+    let switch = || match value.to_ascii_lowercase().as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("argument must be 'yes' or 'no'".to_owned()),
+    };
+    if let Some((name, _)) = process.parameters.meaningless(name) {
+        let is_switch = matches!(present, "yes" | "no");
+        return match is_switch {
+            true => switch().map(|_| Change::Meaningless(name, value.to_ascii_lowercase())),
+            false => integer(i64::MIN, i64::MAX).map(|number| Change::Meaningless(name, number.to_string())),
+        };
+    }
+    match name {
+        "slowlog-log-slower-than" => integer(-1, i64::MAX).map(Change::SlowlogMicros),
+        "slowlog-max-len" => integer(0, i64::MAX).map(|length| Change::SlowlogLength(length as usize)),
+        "latency-monitor-threshold" => integer(0, i64::MAX).map(|ms| Change::LatencyMillis(ms as u64)),
+        "maxclients" => integer(1, u32::MAX.into()).map(|most| Change::MaxClients(most as usize)),
+        "protected-mode" => switch().map(Change::ProtectedMode),
+        "requirepass" => Err("can't set immutable config".to_owned()),
+        _ if value.eq_ignore_ascii_case(present) => Ok(Change::Nothing),
+        _ => Err("can't set immutable config".to_owned()),
+    }
+}
