@@ -173,7 +173,7 @@ impl Partition {
             }
             // It was taken meanwhile.
             Some(Arrived::Write(written)) if written.stamp.at <= self.written.of(region) => {}
-            Some(Arrived::Write(written)) if self.is_due(&written.nearest) => {
+            Some(Arrived::Write(written)) if self.is_due(&written) => {
                 equivalent_of(self, region).checked = None;
                 self.write_replicated(now, &written, out);
             }
