@@ -174,3 +174,22 @@ fn figure_12_a_log_is_shown_after_what_it_lacks_of_third_regions() {
         ("nice".into(), "photo".into())
     );
 }
+
+/// Two logs that were cut off for longer than heartbeats are queued: the photo waits for a time of region 1, which is before the
+/// comment; the comment waits for the photo.
+#[test]
+fn a_log_does_not_wait_for_a_heartbeat_behind_a_write_that_waits_for_it() {
+    let mut world = world(3, Options { serialized: true, ..Options::default() });
+    let (photo, comment) = (key(0), key_in(0, PARTITIONS, "comment"));
+    (0..2).for_each(|region| world.cut(region, 2));
+    world.run_ms(1_000);
+    let (alice, bob, carol) = (client(0, 1), client(1, 2), client(2, 3));
+    set(&mut world, alice, &photo, "photo");
+    world.run_ms(100);
+    set(&mut world, bob, &comment, "nice");
+    world.run_ms(100);
+    world.heal();
+    world.run_ms(500);
+    let shown = [&photo, &comment].map(|key| get(&mut world, carol, key));
+    assert_eq!(shown, ["photo", "nice"]);
+}

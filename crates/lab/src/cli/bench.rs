@@ -271,7 +271,7 @@ pub struct BenchCopsArguments {
     #[arg(long, value_name = "PUTS:GETS", default_value = "1:1", value_parser = parse_ratio)]
     pub ratio: (u32, u32),
     /// The variance of the distribution that groups are drawn by; 0: a client has its own one only
-    #[arg(long, value_name = "X", default_value = "1", value_parser = parse_variance)]
+    #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true, value_parser = parse_variance)]
     pub variance: f64,
     /// Keys of a group
     #[arg(long, value_name = "N", default_value = "512")]

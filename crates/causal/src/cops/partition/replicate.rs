@@ -178,9 +178,14 @@ impl Partition {
                 self.write_replicated(now, &written, out);
             }
             Some(Arrived::Write(written)) => {
+                let before = written.stamp.at.previous();
                 self.check(now, region, &written.nearest, out);
                 equivalent_of(self, region).arrived.push_front(Arrived::Write(written));
-                return false;
+                // The stream is in order: nothing that is still to come is placed below. What waits for a time before this version,
+                // and not for a version, need not wait for the heartbeats behind it.
+                let rises = before > self.written.of(region);
+                self.written.set(region, before.max(self.written.of(region)));
+                return rises;
             }
         }
         true
