@@ -41,9 +41,9 @@ impl CopsDeployment {
         Self::new(Options { keeps_siblings: true, ..Options::default() })
     }
 
-    /// LOG.
+    /// LOG, which lists no lost writes.
     pub fn serialized() -> Self {
-        Self::new(Options { serialized: true, ..Options::default() })
+        Self::new(Options { serialized: true, conflict_bytes: 0, ..Options::default() })
     }
 }
 
@@ -85,7 +85,7 @@ impl Deployment for CopsDeployment {
     }
 
     fn lists_losses(&self) -> bool {
-        true
+        self.options.conflict_bytes > 0
     }
 
     fn keeps_siblings(&self) -> bool {
