@@ -1,4 +1,4 @@
-"""Causal keyspaces kept by the baselines for measurements: Cure, H-Cure, BPR and NoCC, in real processes."""
+"""Causal keyspaces kept by the baselines for measurements: Cure, H-Cure, BPR, NoCC and LOG, in real processes."""
 
 import pytest
 import redis
@@ -7,7 +7,7 @@ from cluster import Cluster
 from harness import laboratory, wait_until
 
 REGIONS = "ab"
-PROTOCOLS = ("cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc")
+PROTOCOLS = ("cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc", "log")
 
 
 def connect(cluster: Cluster, region: str, protocol: str) -> redis.Redis:
@@ -32,11 +32,12 @@ def refused(client: redis.Redis, *command: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two regions, 20 ms apart, with a keyspace of two partitions for each protocol."""
+    """Two regions, 20 ms apart, with a keyspace of two partitions for each protocol, of one for LOG."""
     with Cluster(2, 1, "--model", "causal", "--delay", "a-b=20ms", program=laboratory()) as cluster:
         with cluster["a/1"].client() as client:
             for protocol in PROTOCOLS:
-                create = ("KEYSPACE", "CREATE", protocol, "MODEL", "causal", "PARTITIONS", "2", "PROTOCOL", protocol)
+                partitions = "1" if protocol == "log" else "2"
+                create = ("KEYSPACE", "CREATE", protocol, "MODEL", "causal", "PARTITIONS", partitions, "PROTOCOL", protocol)
                 assert client.execute_command(*create)
         yield cluster
 
@@ -91,7 +92,7 @@ def test_it_says_what_it_is_and_how_long_reads_waited(clients):
         line = clients["a"].info("cluster").get(f"causal_{protocol}", {})
         return line.get("reads", 0), line.get("reads_waited", 0), line.get("read_wait_us", 0)
 
-    if protocol == "nocc":
+    if protocol in ("nocc", "log"):
         assert told_of_reads() == (0, 0, 0)
         return
     wait_until(lambda: told_of_reads()[0] > 0)
@@ -117,6 +118,8 @@ def test_only_causal_keyspaces_have_a_protocol_and_cure_is_whole_everywhere(clus
         assert "every partition in every region" in refused(client, *partial)
         copies = ("KEYSPACE", "CREATE", "x", "MODEL", "causal", "COPIES", "3", "PROTOCOL", "bpr")
         assert "without COPIES" in refused(client, *copies)
+        logs = ("KEYSPACE", "CREATE", "x", "MODEL", "causal", "PARTITIONS", "2", "PROTOCOL", "log")
+        assert "one log in each region" in refused(client, *logs)
         assert "h-cure" in refused(client, "KEYSPACE", "CREATE", "x", "MODEL", "causal", "PROTOCOL", "occult")
         assert "PROTOCOL stays" in refused(client, "KEYSPACE", "ALTER", "cure", "PROTOCOL", "bpr")
         evict = ("KEYSPACE", "EVICT", "cure", "a", "ACCEPT-LOSS")

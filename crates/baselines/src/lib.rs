@@ -13,6 +13,8 @@
 //! The first three are transactionally causal. The last one keeps only that replicas converge and that nothing is lost.
 //! All perform effects in order of place, as PaRiS does, and validate what observes and writes where it is written.
 //!
+//! And LOG (COPS, section 6): `causal::cops` on one partition, without dependencies.
+//!
 //! Strict ones: [`qwstore`], a weakly consistent store without transactions; and locks of readers and writers only, or none,
 //! in place of the types' modes (`LOCKS`), which are options of `strict::locking`.
 //!

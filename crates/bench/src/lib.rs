@@ -11,12 +11,15 @@
 //!
 //! [`tcc`] has causal keyspaces run the workload of Wren and PaRiS, one protocol after the other.
 //!
+//! [`cops`] has causal keyspaces run the workload of COPS's evaluation, likewise.
+//!
 //! [`claret`] has strict keyspaces run the workloads of Claret's evaluation, one setting after the other.
 //!
 //! This crate measures over sockets only: it never links a protocol or the runtime, so that nothing it measures runs
 //! in its process. Of the checker it uses the format of histories.
 
 pub mod claret;
+pub mod cops;
 mod keyspaces;
 pub mod redis;
 pub mod tcc;

@@ -8,6 +8,8 @@
 //!
 //! [`tcc`] is those of POCC, Wren and PaRiS (the thesis, sections 3.8, 4.5 and 5.5), beside their baselines.
 //!
+//! [`cops`] is that of COPS (its section 6), beside LOG.
+//!
 //! [`tardis`] is that of TARDiS (its section 7), beside the same store with locks and with OCC.
 //!
 //! No socket, file, thread or clock: a seed is a run. What depends on real time is measured by the `bench` crate.
@@ -15,6 +17,7 @@
 mod agenda;
 pub mod claret;
 mod client;
+pub mod cops;
 mod environment;
 mod measure;
 mod plot;

@@ -94,8 +94,19 @@ pub struct LabClusterArguments {
 }
 
 /// The protocols of causal keyspaces.
-const PROTOCOLS: [&str; 10] =
-    ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
+const PROTOCOLS: [&str; 11] = [
+    "wren",
+    "paris",
+    "pocc",
+    "cops",
+    "cure",
+    "h-cure",
+    "bpr",
+    "cure-applied",
+    "h-cure-applied",
+    "nocc",
+    "log",
+];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -281,6 +292,20 @@ mod tests {
         assert!(refusal("anabranch-lab bench tcc --protocols occ").contains("h-cure"));
         assert!(refusal("anabranch-lab bench tcc --writes 20").contains("--writes"));
         assert!(refusal("anabranch-lab bench tcc --local 101").contains("--local"));
+    }
+
+    #[test]
+    fn bench_cops_takes_a_ratio_and_a_variance() {
+        let line = "anabranch-lab bench cops --protocols cops,log --ratio 1:16 --variance 0.5 --delay 3";
+        let Command::Bench(BenchCommand::Cops(cops)) = parse(line).unwrap().command else {
+            unreachable!("cops was asked")
+        };
+        let named: Vec<&str> = cops.protocols.iter().map(|protocol| protocol.name()).collect();
+        assert_eq!((named, cops.ratio, cops.variance), (vec!["cops", "log"], (1, 16), 0.5));
+        assert!(refusal("anabranch-lab bench cops --ratio 0:0").contains("PUTS:GETS"));
+        assert!(refusal("anabranch-lab bench cops --ratio 4").contains("PUTS:GETS"));
+        assert!(refusal("anabranch-lab bench cops --variance -1").contains("--variance"));
+        assert!(refusal("anabranch-lab bench cops --protocols wren").contains("cops-gt"));
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn obey(command: Command) -> Result<Outcome> {
         Command::Figures(FiguresCommand::Wren(arguments)) => commands::figures::wren(&arguments),
         Command::Figures(FiguresCommand::Paris(arguments)) => commands::figures::paris(&arguments),
         Command::Figures(FiguresCommand::Pocc(arguments)) => commands::figures::pocc(&arguments),
+        Command::Figures(FiguresCommand::Cops(arguments)) => commands::figures::cops(&arguments),
         Command::Figures(FiguresCommand::Tardis(arguments)) => commands::figures::tardis(&arguments),
         Command::Serve(LabServeArguments { common, clock_skew_ms }) => {
             server::serve(&common, ServeExtras { models: MODELS, clock_skew_ms })
@@ -55,6 +56,7 @@ fn measure(command: BenchCommand) -> Result<Outcome> {
         BenchCommand::Retwis(arguments) => commands::bench::retwis(arguments),
         BenchCommand::Rmw(arguments) => commands::bench::rmw(arguments),
         BenchCommand::Tcc(arguments) => commands::bench::tcc(arguments),
+        BenchCommand::Cops(arguments) => commands::bench::cops(arguments),
         BenchCommand::Tardis(arguments) => commands::bench::tardis(arguments),
         BenchCommand::Rawmix(arguments) => commands::bench::rawmix(arguments),
         BenchCommand::Rubis(arguments) => commands::bench::rubis(arguments),

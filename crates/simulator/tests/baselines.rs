@@ -1,10 +1,11 @@
-//! The baselines of Wren and PaRiS in the simulator: they keep their promises, and mistakes in what sets them apart are
+//! The baselines of Wren, PaRiS and COPS in the simulator: they keep their promises, and mistakes in what sets them apart are
 //! caught.
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_clean, assert_keeps_its_promise, options};
-use anabranch_simulator::{CausalDeployment, Checked, run_seeds};
+use anabranch_simulator::{CausalDeployment, Checked, CopsDeployment, run_seeds};
 use baselines::{Blocking, Cure, HybridCure};
+use causal::cops;
 use causal::stable::{self, Mutant, Mutants};
 use std::ops::RangeInclusive;
 
@@ -32,6 +33,21 @@ fn an_effect_shown_without_what_it_depends_on_is_caught() {
 #[test]
 fn a_forgotten_bound_is_caught() {
     assert_caught::<Cure>("cure", 12..=61, Mutant::BoundNotRemembered);
+}
+
+#[test]
+fn log_keeps_its_promise() {
+    assert_keeps_its_promise("log", &options(1, 4));
+}
+
+/// A log goes on before what it lacks of a third region's.
+#[test]
+fn a_log_without_its_order_is_caught() {
+    let mutant = cops::Mutant::ChecksSkipped;
+    mistakes::assert_caught(&Bug::new("log", mutant, &[], 1..=40), cops::Mutants::from(mutant), |mutants| {
+        let usual = cops::Options { conflict_bytes: 0, ..cops::Options::default() };
+        CopsDeployment::new(cops::Options { serialized: true, mutants, ..usual })
+    });
 }
 
 /// As in the code that the thesis measured, where what commits is read from the next application on.

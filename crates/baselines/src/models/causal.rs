@@ -1,8 +1,8 @@
-//! The model `causal` with `PROTOCOL cure`, `h-cure`, `bpr`, `cure-applied`, `h-cure-applied` and `nocc`.
+//! The model `causal` with `PROTOCOL cure`, `h-cure`, `bpr`, `cure-applied`, `h-cure-applied`, `nocc` and `log`.
 
 use super::{joined, split};
 use crate::{Blocking, Cure, HybridCure, Uncoordinated};
-use causal::model::{Causal, Options, host_partitions, set_up};
+use causal::model::{Causal, Options, host_cops, host_partitions, set_up};
 use causal::stable;
 use causal::stable::MAX_REGIONS;
 use protocol::hosted::{Hosted, Place};
@@ -10,8 +10,11 @@ use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOption
 use types::Error;
 
 /// The protocols that a laboratory's keyspace may have: the product's first.
-const PROTOCOLS: [&str; 10] =
-    ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc"];
+const PROTOCOLS: [&str; 11] =
+    ["wren", "paris", "pocc", "cops", "cure", "h-cure", "bpr", "cure-applied", "h-cure-applied", "nocc", LOG];
+
+/// One log in each region, which is exchanged.
+const LOG: &str = "log";
 
 /// The product's protocols.
 const CAUSAL: Causal = Causal::BARE;
@@ -20,9 +23,9 @@ const CAUSAL: Causal = Causal::BARE;
 #[derive(Clone, Copy, Debug)]
 pub struct CausalBaselines;
 
-/// True if snapshots of the protocol are vectors, with an entry for each region.
-fn is_cure(protocol: &str) -> bool {
-    protocol.contains("cure")
+/// True if the protocol's writes or snapshots name a time for each region.
+fn has_vectors(protocol: &str) -> bool {
+    protocol.contains("cure") || protocol == LOG
 }
 
 impl Model for CausalBaselines {
@@ -34,7 +37,13 @@ impl Model for CausalBaselines {
         let Some(word) = words.get("PROTOCOL") else { return CAUSAL.create(words) };
         match word.one_of(&PROTOCOLS)? {
             0..=3 => CAUSAL.create(words),
-            named => Ok(joined(CAUSAL.create(&words.without("PROTOCOL"))?, Some(PROTOCOLS[named]))),
+            named => {
+                let mut options = CAUSAL.create(&words.without("PROTOCOL"))?;
+                if PROTOCOLS[named] == LOG && words.get("PARTITIONS").is_none() {
+                    options["partitions"] = 1.into();
+                }
+                Ok(joined(options, Some(PROTOCOLS[named])))
+            }
         }
     }
 
@@ -50,13 +59,18 @@ impl Model for CausalBaselines {
         if options.is_copied() {
             return Err(format!("PROTOCOL {protocol} is a baseline for measurements, without COPIES"));
         }
-        if is_cure(&protocol) && options.is_placed() {
+        if protocol == LOG && options.partitions != 1 {
+            return Err("PROTOCOL log has one log in each region, and so one partition; leave PARTITIONS out, or take \
+                        PROTOCOL cops"
+                .to_owned());
+        }
+        if has_vectors(&protocol) && options.is_placed() {
             return Err(format!(
                 "PROTOCOL {protocol} keeps every partition in every region; leave REPLICAS and REGIONS out, or take PROTOCOL \
                  bpr"
             ));
         }
-        if is_cure(&protocol) && usize::from(cluster.region_count()) > MAX_REGIONS {
+        if has_vectors(&protocol) && usize::from(cluster.region_count()) > MAX_REGIONS {
             return Err(format!("PROTOCOL {protocol} is for at most {MAX_REGIONS} regions"));
         }
         CAUSAL.check(&rest, cluster)
@@ -96,6 +110,7 @@ impl Model for CausalBaselines {
             "cure" | "cure-applied" => Ok(host_partitions::<Cure>(&options, set_up, place)),
             "h-cure" | "h-cure-applied" => Ok(host_partitions::<HybridCure>(&options, set_up, place)),
             "bpr" => Ok(host_partitions::<Blocking>(&options, set_up, place)),
+            LOG => Ok(host_cops(&Options { ignore_conflicts: true, ..options }, true, None, place)),
             "nocc" => Ok(host_partitions::<Uncoordinated>(&options, set_up, place)),
             other => Err(format!("there is no baseline '{other}' here")),
         }
@@ -159,6 +174,9 @@ mod tests {
         assert_eq!(check(&[(b"PROTOCOL", b"bpr"), (b"REPLICAS", b"1")], 9), Ok(()));
         let copies = check(&[(b"PROTOCOL", b"bpr"), (b"COPIES", b"3")], 2);
         assert!(copies.unwrap_err().contains("without COPIES"));
+        let log: (&[u8], &[u8]) = (b"PROTOCOL", b"log");
+        assert_eq!((check(&[log], 2), check(&[log, (b"PARTITIONS", b"1")], 2)), (Ok(()), Ok(())));
+        assert!(check(&[log, (b"PARTITIONS", b"2")], 2).unwrap_err().contains("one log in each region"));
         let occult = OptionWords::new(Vec::new(), &[(b"PROTOCOL", b"occult")]);
         assert!(CausalBaselines.create(&occult).unwrap_err().message.contains("h-cure"));
         assert!(

@@ -142,7 +142,8 @@ pub fn compare(settings: &Settings, mut note: impl FnMut(&Measured)) -> Result<C
             measured.push(measurement);
         }
     }
-    Ok(Comparison::of(&settings.protocols, measured))
+    let names: Vec<&'static str> = settings.protocols.iter().map(|protocol| protocol.name()).collect();
+    Ok(Comparison::of(&names, measured))
 }
 
 /// One measurement, on a keyspace of its own.

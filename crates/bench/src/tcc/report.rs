@@ -1,6 +1,5 @@
 //! What a comparison came to.
 
-use super::Protocol;
 use crate::transactions::Summary;
 use serde::Serialize;
 use std::fmt::Write;
@@ -68,9 +67,9 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub(super) fn of(protocols: &[Protocol], rounds: Vec<Measured>) -> Self {
+    pub(crate) fn of(protocols: &[&'static str], rounds: Vec<Measured>) -> Self {
         let medians = protocols.iter().filter_map(|protocol| {
-            let of = rounds.iter().filter(|measured| measured.protocol == protocol.name());
+            let of = rounds.iter().filter(|measured| measured.protocol == *protocol);
             let mut of: Vec<&Measured> = of.collect();
             of.sort_by(|a, b| a.summary.throughput.total_cmp(&b.summary.throughput));
             of.get(of.len() / 2).map(|measured| (*measured).clone())
@@ -81,8 +80,8 @@ impl Comparison {
     }
 }
 
-fn ratios(rounds: &[Measured], first: Protocol, other: Protocol) -> Ratios {
-    let of = |protocol: Protocol| rounds.iter().filter(move |measured| measured.protocol == protocol.name());
+fn ratios(rounds: &[Measured], first: &'static str, other: &'static str) -> Ratios {
+    let of = |protocol: &'static str| rounds.iter().filter(move |measured| measured.protocol == protocol);
     let pairs: Vec<(&Summary, &Summary)> = of(other)
         .filter_map(|other| {
             let beside = of(first).find(|first| first.round == other.round)?;
@@ -95,8 +94,8 @@ fn ratios(rounds: &[Measured], first: Protocol, other: Protocol) -> Ratios {
     let latency =
         |at: &'static str| move |summary: &Summary| summary.latency_us.get(at).copied().unwrap_or(0.0);
     Ratios {
-        protocol: other.name(),
-        against: first.name(),
+        protocol: other,
+        against: first,
         mean_latency: spread(&|summary| summary.mean_us),
         median_latency: spread(&latency("p50")),
         p99_latency: spread(&latency("p99")),

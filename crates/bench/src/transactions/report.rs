@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What one run came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// `retwis`, `rmw`, `tcc`, `tardis`, `rawmix`, `rubis` or `retwis-graph`.
+    /// `retwis`, `rmw`, `tcc`, `cops`, `tardis`, `rawmix`, `rubis` or `retwis-graph`.
     pub workload: &'static str,
     /// `watch`, `txn`, `branch`, `multi`, or `single` where nothing holds operations together.
     pub by: &'static str,

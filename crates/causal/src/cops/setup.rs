@@ -11,6 +11,9 @@ pub struct Options {
     /// COPS-GT: keys of several partitions are read together, for which versions keep all that they depend on (COPS, section
     /// 4.6). A keyspace is either so or not.
     pub transactions: bool,
+    /// Writes name no dependencies. Instead everything is written before them that their region had written of all others. That is
+    /// right where there is one partition only: the baseline LOG of the laboratory is so.
+    pub serialized: bool,
     /// How durable a record is before what follows it leaves.
     pub durability: Durability,
     /// Between two ticks of a partition.
@@ -54,6 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             transactions: false,
+            serialized: false,
             durability: Durability::Written,
             tick_every: Duration::from_millis(5),
             retry_after: Duration::from_millis(100),

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use types::WallTime;
 
 /// How nodes are set up in a process. What a copy says waits for the group's log, however durable that is at each of them.
-fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
+fn set_up(options: &Options, serialized: bool, place: &Place<'_>) -> cops::Options {
     let (copied, standard) = (options.is_copied(), cops::Options::default());
     cops::Options {
         transactions: options.transactions,
+        serialized,
         durability: if copied { Durability::Written } else { place.life.durability },
         accept_loss: place.life.accept_loss,
         queue_bytes: place.life.region_queue_bytes,
@@ -26,13 +27,14 @@ fn set_up(options: &Options, place: &Place<'_>) -> cops::Options {
     }
 }
 
-/// The instances of a keyspace in a process.
-pub(super) fn host_cops(
+/// The instances of a keyspace in a process; `serialized` as in [`cops::Options::serialized`].
+pub fn host_cops(
     options: &Options,
+    serialized: bool,
     handler: Option<Arc<dyn Handler>>,
     place: &Place<'_>,
 ) -> Box<dyn Hosted> {
-    let (topology, life, set_up) = (topology(options, place), place.life, set_up(options, place));
+    let (topology, life, set_up) = (topology(options, place), place.life, set_up(options, serialized, place));
     let (process, incarnation) = (life.process, life.incarnation);
     let made = Made {
         coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),

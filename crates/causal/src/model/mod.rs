@@ -7,13 +7,13 @@ mod options;
 mod placement;
 
 pub use copied::host_copies;
+pub use cops::host_cops;
 pub use hosting::host_partitions;
 pub use options::{Options, Protocol};
 pub use placement::{groups, set_up, topology};
 
 use crate::cops::Handler;
 use crate::{paris, pocc, wren};
-use cops::host_cops;
 use protocol::hosted::{Hosted, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
 use std::fmt::{self, Debug};
@@ -121,6 +121,6 @@ fn host(options: &Options, handler: Option<Arc<dyn Handler>>, place: &Place<'_>)
         (Protocol::Paris, true) => host_copies::<paris::Universal>(options, set_up, place),
         (Protocol::Pocc, false) => host_partitions::<pocc::Snapshot>(options, set_up, place),
         (Protocol::Pocc, true) => host_copies::<pocc::Snapshot>(options, set_up, place),
-        (Protocol::Cops, _) => host_cops(options, handler, place),
+        (Protocol::Cops, _) => host_cops(options, false, handler, place),
     }
 }

@@ -1,6 +1,7 @@
 //! Sections 4.2 to 4.5: writes are local, replicated in the background, and shown after what they depend on.
 
-use super::scenes::{client, get, key, nearest, options, partition, set, world};
+use super::client::key_in;
+use super::scenes::{PARTITIONS, client, get, key, nearest, options, partition, set, world};
 use super::world::{World, replica};
 use anabranch_causal::cops::{Mutant, Options};
 
@@ -150,4 +151,45 @@ fn section_5_2_a_node_that_restarts_has_what_it_had() {
 
 fn unreceived(world: &World) -> usize {
     (0..2).map(|region| partition(world, replica(region, 0)).unreceived()).sum()
+}
+
+/// Figure 12, LOG: nothing names what it depends on, and what a region writes is shown after all that it had of other regions,
+/// whether its session had read that or not.
+#[test]
+fn figure_12_a_log_is_shown_after_what_it_lacks_of_third_regions() {
+    let mut world = world(3, Options { serialized: true, ..Options::default() });
+    let (photo, comment) = (key(0), key_in(0, PARTITIONS, "comment"));
+    world.part(replica(0, 0), replica(2, 0));
+    let (alice, bob, carol) = (client(0, 1), client(1, 2), client(2, 3));
+    set(&mut world, alice, &photo, "photo");
+    world.run_ms(100);
+    set(&mut world, bob, &comment, "nice");
+    world.run_ms(500);
+    assert_eq!(get(&mut world, carol, &comment), "(nil)");
+    assert_eq!(partition(&world, replica(2, 0)).waiting(), 1);
+    world.heal();
+    world.run_ms(500);
+    assert_eq!(
+        (get(&mut world, carol, &comment), get(&mut world, carol, &photo)),
+        ("nice".into(), "photo".into())
+    );
+}
+
+/// Two logs that were cut off for longer than heartbeats are queued: the photo waits for a time of region 1, which is before the
+/// comment; the comment waits for the photo.
+#[test]
+fn a_log_does_not_wait_for_a_heartbeat_behind_a_write_that_waits_for_it() {
+    let mut world = world(3, Options { serialized: true, ..Options::default() });
+    let (photo, comment) = (key(0), key_in(0, PARTITIONS, "comment"));
+    (0..2).for_each(|region| world.cut(region, 2));
+    world.run_ms(1_000);
+    let (alice, bob, carol) = (client(0, 1), client(1, 2), client(2, 3));
+    set(&mut world, alice, &photo, "photo");
+    world.run_ms(100);
+    set(&mut world, bob, &comment, "nice");
+    world.run_ms(100);
+    world.heal();
+    world.run_ms(500);
+    let shown = [&photo, &comment].map(|key| get(&mut world, carol, key));
+    assert_eq!(shown, ["photo", "nice"]);
 }

@@ -18,6 +18,10 @@ pub use pocc::{PROMISED, pocc_claims, pocc_experiments, pocc_table};
 pub use report::{paris_claims, table, wren_claims};
 pub use world::Setup;
 
+pub(crate) use network::delay;
+pub(crate) use report::{at_least, at_most};
+pub(crate) use world::count_records;
+
 use crate::plot::{Plot, Series};
 use crate::tapir::Scale;
 

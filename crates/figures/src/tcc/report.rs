@@ -106,7 +106,7 @@ impl Found<'_> {
     }
 }
 
-pub(super) fn at_least(
+pub(crate) fn at_least(
     claim: &'static str,
     about: &'static str,
     paper: f64,
@@ -116,7 +116,7 @@ pub(super) fn at_least(
     Claim { claim, about, paper, ours, unit, met: ours >= paper }
 }
 
-pub(super) fn at_most(
+pub(crate) fn at_most(
     claim: &'static str,
     about: &'static str,
     paper: f64,

@@ -527,7 +527,7 @@ fn is_stabilization<S: Times>(packet: &Packet<Node<S>>) -> bool {
 }
 
 /// How many records these bytes hold, each behind its length.
-fn count_records(mut bytes: &[u8]) -> u64 {
+pub(crate) fn count_records(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
         bytes = rest.get(u32::from_le_bytes(*len) as usize..).unwrap_or_default();

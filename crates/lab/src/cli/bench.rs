@@ -1,6 +1,7 @@
 //! `bench` on the command line.
 
 use bench::claret::Setting;
+use bench::cops::Protocol as CopsProtocol;
 use bench::redis::{Target, Test};
 use bench::tcc::Protocol;
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,6 +18,8 @@ pub enum BenchCommand {
     Rmw(BenchRmwArguments),
     /// Transactions of 20 operations on a causal keyspace: the workload of Wren and PaRiS.
     Tcc(BenchTccArguments),
+    /// Single puts and gets on groups of keys of a causal keyspace: the workload of COPS.
+    Cops(BenchCopsArguments),
     /// Transactions of six operations, each a round trip: the workload of TARDiS.
     Tardis(BenchTardisArguments),
     /// Sizes of and additions to sets: the raw operation mix of Claret.
@@ -238,6 +241,74 @@ pub struct BenchTccArguments {
     pub warm_up: u32,
     #[command(flatten)]
     pub load: TransactionLoad,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each client has a group of keys, and is a causal thread of its own. An operation is a SET or a GET, of any key of a group that is
+drawn by a normal distribution around the client's own, in which each group is of width 1 (COPS, section 6.3). The paper's
+clients are all in one region: give its processes by --url.
+
+A keyspace bench-NAME is created for every measurement, filled, and dropped after it; protocols are measured in turn, and the
+others are compared with the first, in ratios of one round. `log` has one partition. cpu us: processor time of the servers that
+are named for an operation; far B/tx: what they sent to other regions for it.
+
+Examples:
+  anabranch-lab cluster local --regions 2 --processes 4 --model causal --memory --delay a-b=40ms
+  anabranch-lab bench cops --url 127.0.0.1:7001 --url 127.0.0.1:7002 --url 127.0.0.1:7003 --url 127.0.0.1:7004 --rounds 3
+  anabranch-lab bench cops --protocols cops,cops-gt --ratio 1:16 --size 1000 --delay 10 --clients 256")]
+pub struct BenchCopsArguments {
+    /// Our servers: HOST:PORT or `redis://[:PASSWORD@]HOST:PORT`; several times for the processes of one region
+    #[arg(long, value_name = "URL", default_value = "127.0.0.1:6379")]
+    pub url: Vec<Target>,
+    /// Measure these in turn: log, cops, cops-gt
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "log,cops,cops-gt")]
+    pub protocols: Vec<CopsProtocol>,
+    /// How many partitions the keyspaces of cops and cops-gt have
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub partitions: NonZeroU16,
+    /// Puts to gets
+    #[arg(long, value_name = "PUTS:GETS", default_value = "1:1", value_parser = parse_ratio)]
+    pub ratio: (u32, u32),
+    /// The variance of the distribution that groups are drawn by; 0: a client has its own one only
+    #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true, value_parser = parse_variance)]
+    pub variance: f64,
+    /// Keys of a group
+    #[arg(long, value_name = "N", default_value = "512")]
+    pub keys: NonZeroU32,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "1")]
+    pub size: NonZeroUsize,
+    /// How long a client rests after each operation
+    #[arg(long, value_name = "MS", default_value = "0")]
+    pub delay: u32,
+    /// Connections, each with an operation under way
+    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub clients: u32,
+    /// Seconds of the same load before each measurement
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub warm_up: u32,
+    /// How long a measurement takes
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub seconds: NonZeroU32,
+    /// Measurements of each protocol
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub rounds: NonZeroUsize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_ratio(text: &str) -> Result<(u32, u32), String> {
+    let ratio = text.split_once(':').and_then(|(puts, gets)| Some((puts.parse().ok()?, gets.parse().ok()?)));
+    ratio
+        .filter(|(puts, gets): &(u32, u32)| (1..=1_000_000).contains(&puts.saturating_add(*gets)))
+        .ok_or_else(|| format!("`{text}` is not PUTS:GETS, such as 1:4 or 1:0"))
+}
+
+fn parse_variance(text: &str) -> Result<f64, String> {
+    let variance: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    (0.0..=1e9).contains(&variance).then_some(variance).ok_or("a variance is between 0 and 1e9".into())
 }
 
 #[derive(Debug, Args)]

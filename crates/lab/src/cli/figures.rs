@@ -55,6 +55,16 @@ Examples:
   anabranch-lab figures pocc --quick
   anabranch-lab figures pocc --only get-put --out figures")]
     Pocc(FiguresArguments),
+    /// COPS and COPS-GT beside log exchange.
+    #[command(after_help = "\
+Throughput, latency, dependencies and dep_check messages of cops, cops-gt and log: single puts and gets on groups of keys (COPS,
+section 6), beside the paper's claims and the project's own. Exit code 1 if one of these does not hold. Equal seeds give equal
+output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+
+Examples:
+  anabranch-lab figures cops --quick
+  anabranch-lab figures cops --only scale --out figures")]
+    Cops(FiguresArguments),
     /// TARDiS beside the same store with locks and with optimistic concurrency control.
     #[command(after_help = "\
 Throughput, latency, useful work, states and bytes of branch keyspaces and of strict ones of one replica, beside the paper's

@@ -1,12 +1,13 @@
 //! `bench`: load for servers.
 
 use crate::cli::{
-    BenchRawmixArguments, BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments, BenchRubisArguments,
-    BenchTardisArguments, BenchTccArguments, ClaretLoad, ComparedSettings, RetwisMix, RubisMix,
-    TransactionLoad,
+    BenchCopsArguments, BenchRawmixArguments, BenchRedisArguments, BenchRetwisArguments, BenchRmwArguments,
+    BenchRubisArguments, BenchTardisArguments, BenchTccArguments, ClaretLoad, ComparedSettings, RetwisMix,
+    RubisMix, TransactionLoad,
 };
 use anyhow::Result;
 use bench::claret;
+use bench::cops;
 use bench::redis::{Server, Settings, json_line, run_all, table_head, table_line};
 use bench::tcc::{self, Mix};
 use bench::transactions::{self, Keys, Workload, compare, table};
@@ -108,6 +109,35 @@ pub fn tcc(arguments: BenchTccArguments) -> Result<Outcome> {
         eprintln!("{} {:.0} transactions a second", measured.protocol, measured.summary.throughput);
     })?;
     if load.json {
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", tcc::table(&comparison));
+    }
+    Ok(Outcome::Good)
+}
+
+/// Runs single puts and gets, on a keyspace for each protocol.
+pub fn cops(arguments: BenchCopsArguments) -> Result<Outcome> {
+    let (puts, gets) = arguments.ratio;
+    let (groups, keys) = (arguments.clients, arguments.keys.get());
+    if groups.checked_mul(keys).is_none() {
+        anyhow::bail!("{groups} clients with {keys} keys each are too many keys; take fewer of either");
+    }
+    let settings = cops::Settings {
+        urls: arguments.url,
+        protocols: arguments.protocols,
+        partitions: arguments.partitions.get(),
+        plan: cops::Plan { groups, keys, variance: arguments.variance, puts, gets },
+        delay: Duration::from_millis(u64::from(arguments.delay)),
+        value_bytes: arguments.size.get(),
+        warm_up: Duration::from_secs(u64::from(arguments.warm_up)),
+        duration: Duration::from_secs(u64::from(arguments.seconds.get())),
+        rounds: arguments.rounds.get(),
+    };
+    let comparison = cops::compare(&settings, |measured| {
+        eprintln!("{} {:.0} operations a second", measured.protocol, measured.summary.throughput);
+    })?;
+    if arguments.json {
         println!("{}", serde_json::to_string(&comparison)?);
     } else {
         print!("{}", tcc::table(&comparison));

@@ -5,7 +5,7 @@
 use crate::cli::FiguresArguments;
 use anyhow::{Context, Result, anyhow};
 use figures::tapir::{Claim, Scale};
-use figures::{COST, Plot, claims_table, claret, tapir, tardis, tcc};
+use figures::{COST, Plot, claims_table, claret, cops, tapir, tardis, tcc};
 use serde::Serialize;
 use serde_json::json;
 use server::Outcome;
@@ -78,6 +78,28 @@ pub fn pocc(arguments: &FiguresArguments) -> Result<Outcome> {
     let mut evaluation = causal(arguments, COMMANDS, tcc::pocc_table, tcc::pocc_claims);
     evaluation.promised = Some(tcc::PROMISED);
     run_causal(&evaluation, tcc::pocc_experiments(scale(arguments)))
+}
+
+/// Runs COPS's evaluation. Found if one of the project's own claims does not hold.
+pub fn cops(arguments: &FiguresArguments) -> Result<Outcome> {
+    let costs = tcc::COSTS;
+    let assumed = format!(
+        "Two regions; clients in one of them, whose machines take no time. A server does one thing at a time: {} us for every \
+         message and {} us for each KB of it, {} us for a record that it writes (assumed). op/s: what both regions keep up with; \
+         answered: what clients were answered; delay: between two operations of a client; nearest and all: versions that a put \
+         names; checks: dep_check messages for each put; busy: the busiest server with the clients, and in the other region.",
+        costs.message / 1000,
+        costs.byte,
+        costs.record / 1000
+    );
+    let (table, claims, promised) = (cops::table, cops::claims, Some(cops::PROMISED));
+    let evaluation = Evaluation { arguments, assumed, table, claims, promised };
+    let all = cops::experiments(scale(arguments)).into_iter().map(|experiment| {
+        let plot = experiment.clone();
+        let named = (experiment.id.to_owned(), experiment.title.to_owned());
+        (named, experiment.runs, move |points: &[cops::Measured]| plot.plot(points))
+    });
+    evaluation.run(all, cops::run)
 }
 
 /// Runs TARDiS's evaluation.

@@ -1,5 +1,5 @@
 //! COPS, COPS-GT and COPS-CD, laid out like Wren: two or three regions that hold everything; also with copies of every
-//! partition.
+//! partition. LOG, the same with one partition.
 
 use super::causal::{PoccDeployment, WrenDeployment, told};
 use super::copies::{WrenCopiesDeployment, region_of};
@@ -40,13 +40,20 @@ impl CopsDeployment {
     pub fn keeping() -> Self {
         Self::new(Options { keeps_siblings: true, ..Options::default() })
     }
+
+    /// LOG, which lists no lost writes.
+    pub fn serialized() -> Self {
+        Self::new(Options { serialized: true, conflict_bytes: 0, ..Options::default() })
+    }
 }
 
 impl Deployment for CopsDeployment {
     type Protocol = Node;
 
     fn layout(&self, random: &mut Rng) -> Layout {
-        WrenDeployment::default().layout(random)
+        let layout = WrenDeployment::default().layout(random);
+        let partitions = if self.options.serialized { 1 } else { layout.partitions };
+        Layout { partitions, ..layout }
     }
 
     fn hosts(&self, layout: Layout) -> Vec<Host> {
@@ -78,7 +85,7 @@ impl Deployment for CopsDeployment {
     }
 
     fn lists_losses(&self) -> bool {
-        true
+        self.options.conflict_bytes > 0
     }
 
     fn keeps_siblings(&self) -> bool {

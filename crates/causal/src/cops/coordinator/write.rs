@@ -4,7 +4,7 @@
 
 use super::{Coordinator, Phase};
 use crate::cops::message::{Message, PutOutcome};
-use crate::cops::{Cut, Node, Timer};
+use crate::cops::{Cut, Dependencies, Node, Timer};
 use crate::stable::{Planned, Replies, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
@@ -29,7 +29,11 @@ impl Coordinator {
             id: self.id(number),
             settled: self.settled(partition),
             life: life.copied().unwrap_or_default(),
-            nearest: context.nearest().clone(),
+            nearest: if self.options.serialized {
+                Dependencies::default()
+            } else {
+                context.nearest().clone()
+            },
             all: context.all().clone(),
             latest: context.latest(),
             now_millis: running.now_millis,

@@ -8,7 +8,8 @@ use super::replicate::is_overdue;
 use super::{Mutant, Node, Partition};
 use crate::cops::dependencies::covers;
 use crate::cops::message::Message;
-use crate::cops::{Dependencies, Entries};
+use crate::cops::record::Written;
+use crate::cops::{Dependencies, Entries, Stamp};
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Address, Instant, RegionId, Timestamp};
@@ -34,8 +35,18 @@ impl Checks {
 
 impl Partition {
     /// True if everything is written here that this depends on.
-    pub(super) fn is_due(&self, nearest: &Dependencies) -> bool {
-        self.has(Mutant::ChecksSkipped) || self.lacking(nearest).is_empty()
+    pub(super) fn is_due(&self, written: &Written) -> bool {
+        let is_written = match self.options.serialized {
+            true => self.has_observed(&written.stamp),
+            false => self.lacking(&written.nearest).is_empty(),
+        };
+        is_written || self.has(Mutant::ChecksSkipped)
+    }
+
+    /// True if everything of third regions is written here that was written before this version in its own region.
+    fn has_observed(&self, stamp: &Stamp) -> bool {
+        let mut third = self.equivalents.keys().filter(|region| **region != stamp.region);
+        third.all(|region| self.written.of(*region) >= stamp.depends_on.of(*region))
     }
 
     /// The partitions of which something of this is not known to be written.

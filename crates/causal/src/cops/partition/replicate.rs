@@ -173,14 +173,19 @@ impl Partition {
             }
             // It was taken meanwhile.
             Some(Arrived::Write(written)) if written.stamp.at <= self.written.of(region) => {}
-            Some(Arrived::Write(written)) if self.is_due(&written.nearest) => {
+            Some(Arrived::Write(written)) if self.is_due(&written) => {
                 equivalent_of(self, region).checked = None;
                 self.write_replicated(now, &written, out);
             }
             Some(Arrived::Write(written)) => {
+                let before = written.stamp.at.previous();
                 self.check(now, region, &written.nearest, out);
                 equivalent_of(self, region).arrived.push_front(Arrived::Write(written));
-                return false;
+                // The stream is in order: nothing that is still to come is placed below. What waits for a time before this version,
+                // and not for a version, need not wait for the heartbeats behind it.
+                let rises = before > self.written.of(region);
+                self.written.set(region, before.max(self.written.of(region)));
+                return rises;
             }
         }
         true

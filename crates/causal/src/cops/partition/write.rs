@@ -81,7 +81,9 @@ impl Partition {
         self.admit_write()?;
         let worked = self.work_out(now_millis, parts, random)?;
         let (mut nearest, mut all) = (nearest, all);
-        nearest.join(&worked.seen);
+        if !self.options.serialized {
+            nearest.join(&worked.seen);
+        }
         nearest.forget(self.index, self.stable);
         // A Lamport clock: later than everything that it depends on, whoever stamped that.
         let (latest, meets) = (latest.max(worked.seen.latest()), &worked.latest);
