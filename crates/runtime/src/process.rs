@@ -16,7 +16,7 @@ use protocol::{Gate, Now};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use types::{Error, KeyspaceId, ReplyBuf, RequestId};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.

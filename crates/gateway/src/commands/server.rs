@@ -170,7 +170,7 @@ fn command_get_keys_and_flags(control: &mut Control<'_>, sink: &mut dyn ReplySin
     let (command, arguments) = asked_about(control)?;
     let keys = keys_of(command, arguments)?;
     let documents = Documents::read();
-    let specifications: Vec<Vec<&str>> = documents.of(command.name).keys().map(|(flags, _)| flags).collect();
+    let specifications: Vec<Vec<&str>> = documents.of(command.name).keys().map(|key| key.flags).collect();
     sink.array(keys.len());
     for (index, key) in keys.iter().enumerate() {
         // Several specifications stand for one key each; the last one for all others.
