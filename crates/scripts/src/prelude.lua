@@ -102,6 +102,10 @@ local function repeated(whole, times, separator)
   return rep(each, times - 1) .. whole
 end
 
+local function to_integer(value)
+  return type(value) == "number" and value % 1 == 0 and value or nil
+end
+
 local function pack(...)
   return { n = select("#", ...), ... }
 end
@@ -147,7 +151,7 @@ for library, names in next, kept do
   end
 end
 string.find, string.format, string.rep, string.split = find_plain, formatted, repeated, split
-table.sort, table.pack, table.unpack = sort, pack, unpack
+table.sort, table.pack, table.unpack, math.tointeger = sort, pack, unpack, to_integer
 
 local globals = {
   assert = assert, error = error, ipairs = ipairs, json = json, math = math, pairs = pairs_in_order, select = select,

@@ -68,13 +68,23 @@ fn hex(arguments: &Arguments) -> mlua::Result<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use super::super::fiber::STACK;
     use super::super::meter::{Limits, Meter};
     use mlua::{Error, MultiValue, Value};
     use std::rc::Rc;
+    use std::thread::Builder;
     use std::time::Duration;
 
     /// What a script gives that finds this library: values with blanks between, or the text of the error.
     pub fn shown(name: &str, library: fn(&Lua) -> mlua::Result<Table>, script: &str) -> String {
+        // Scripts have a larger stack than tests.
+        std::thread::scope(|scope| {
+            let thread = Builder::new().stack_size(STACK);
+            thread.spawn_scoped(scope, || evaluated(name, library, script)).unwrap().join().unwrap()
+        })
+    }
+
+    fn evaluated(name: &str, library: fn(&Lua) -> mlua::Result<Table>, script: &str) -> String {
         let lua = Lua::new();
         let limits = Limits { instructions: u64::MAX, time: Duration::from_secs(60) };
         lua.set_app_data(Rc::new(Meter::new(limits)));

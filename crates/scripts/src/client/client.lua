@@ -221,6 +221,16 @@ local function flatten(ok, ...)
   return ok, ...
 end
 
+-- Where the limit is reached, the handler would run uncounted.
+local function xpcall_with(call, handler)
+  return settle(xpcall(call, function(reason)
+    if is_used_up() then
+      return reason
+    end
+    return handler(text_of(reason))
+  end))
+end
+
 local function set_metatable(...)
   local object, meta = ...
   if protected[object or 0] then
@@ -285,6 +295,9 @@ local function compile(read, name)
     return piece
   end, name)
   if not chunk then
+    if is_used_up() then
+      error(reason, 0)
+    end
     return nil, text_of(reason)
   end
   return setfenv(chunk, environment)
@@ -439,9 +452,7 @@ local globals = {
   pairs = pairs_of, pcall = function(...) return flatten(settle(pcall(...))) end, rawequal = rawequal, rawget = raw_get,
   rawset = raw_set, select = select, setmetatable = set_metatable, tonumber = tonumber, tostring = tostring, type = type,
   unpack = unpack,
-  xpcall = function(call, handler)
-    return settle(xpcall(call, function(reason) return handler(text_of(reason)) end))
-  end,
+  xpcall = xpcall_with,
 }
 local libraries = {
   bit = bit, cjson = cjson, cmsgpack = cmsgpack, coroutine = coroutine, math = math, redis = redis, string = string,

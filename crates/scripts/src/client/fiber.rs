@@ -14,7 +14,7 @@ use types::ReplyBuf;
 
 /// How large a stack is, in bytes; what is never used takes no memory. Lua nests at most 200 calls of C, and the recursion of
 /// the libraries is bounded.
-const STACK: usize = 4 << 20;
+pub(super) const STACK: usize = 8 << 20;
 
 /// A script on its stack.
 pub(super) type Fiber = Coroutine<Order, Event, Event>;
