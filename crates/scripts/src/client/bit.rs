@@ -67,9 +67,9 @@ fn hex(arguments: &Arguments) -> mlua::Result<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
     use super::super::fiber::STACK;
     use super::super::meter::{Limits, Meter};
+    use super::*;
     use mlua::{Error, MultiValue, Value};
     use std::rc::Rc;
     use std::thread::Builder;

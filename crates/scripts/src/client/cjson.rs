@@ -257,16 +257,34 @@ mod tests {
             ("cjson.encode_sparse_array()", "false 2 10"),
             ("cjson.encode_sparse_array(true, 3, 4), cjson.encode({[20]=1})", r#"true {"20":1}"#),
             ("cjson.encode_sparse_array('on', 0) return cjson.encode({[12]=1}):sub(-7)", "null,1]"),
-            ("cjson.encode_max_depth(2) return cjson.encode({{{}}})", "Cannot serialise, excessive nesting (3)"),
-            ("cjson.decode_max_depth(1) return cjson.decode('[[]]')", "Found too many nested data structures (2) at character 2"),
+            (
+                "cjson.encode_max_depth(2) return cjson.encode({{{}}})",
+                "Cannot serialise, excessive nesting (3)",
+            ),
+            (
+                "cjson.decode_max_depth(1) return cjson.decode('[[]]')",
+                "Found too many nested data structures (2) at character 2",
+            ),
             ("cjson.encode_number_precision(3), cjson.encode(1/3)", "3 0.333"),
             ("cjson.encode_keep_buffer(), cjson.encode_keep_buffer('off')", "true false"),
-            ("cjson.encode_invalid_numbers(), cjson.encode_invalid_numbers(true), cjson.encode(1/0)", "false true inf"),
+            (
+                "cjson.encode_invalid_numbers(), cjson.encode_invalid_numbers(true), cjson.encode(1/0)",
+                "false true inf",
+            ),
             ("cjson.encode_invalid_numbers('null'), cjson.encode({0/0})", "null [null]"),
-            ("cjson.decode_invalid_numbers(false) return cjson.decode('0x10')", "Expected value but found invalid number at character 1"),
+            (
+                "cjson.decode_invalid_numbers(false) return cjson.decode('0x10')",
+                "Expected value but found invalid number at character 1",
+            ),
             ("cjson.new().encode_number_precision(2), cjson.encode_number_precision()", "2 14"),
-            ("cjson.encode_number_precision(15)", "bad argument #1 to 'encode_number_precision' (expected integer between 1 and 14)"),
-            ("cjson.encode_max_depth(1, 2)", "bad argument #2 to 'encode_max_depth' (found too many arguments)"),
+            (
+                "cjson.encode_number_precision(15)",
+                "bad argument #1 to 'encode_number_precision' (expected integer between 1 and 14)",
+            ),
+            (
+                "cjson.encode_max_depth(1, 2)",
+                "bad argument #2 to 'encode_max_depth' (found too many arguments)",
+            ),
             ("cjson.encode_keep_buffer('x')", "bad argument #1 to 'encode_keep_buffer' (invalid option 'x')"),
         ];
         expect("cjson", fresh, &results);

@@ -109,9 +109,7 @@ impl<'a> Matcher<'a> {
                 (b'$', 0) => return Ok((place == self.subject.len()).then_some(place)),
                 (b'%', b'b') => self.balanced(place, item + 2)?.map(|place| (place, item + 4)),
                 (b'%', b'f') => self.frontier(place, item + 2)?.map(|item| (place, item)),
-                (b'%', digit @ b'0'..=b'9') => {
-                    self.captured(place, digit)?.map(|place| (place, item + 2))
-                }
+                (b'%', digit @ b'0'..=b'9') => self.captured(place, digit)?.map(|place| (place, item + 2)),
                 _ => {
                     let next = self.class_end(item)?;
                     match self.at(next) {
@@ -150,7 +148,8 @@ impl<'a> Matcher<'a> {
     }
 
     fn close(&mut self, place: usize, item: usize) -> mlua::Result<Option<usize>> {
-        let open = self.captures[..self.level].iter().rposition(|capture| capture.extent == Extent::Unfinished);
+        let open =
+            self.captures[..self.level].iter().rposition(|capture| capture.extent == Extent::Unfinished);
         let open = open.ok_or_else(|| Error::runtime("invalid pattern capture"))?;
         self.captures[open].extent = Extent::Length(place - self.captures[open].start);
         let end = self.match_at(place, item)?;
@@ -202,7 +201,8 @@ impl<'a> Matcher<'a> {
             return Err(Error::runtime("missing '[' after '%f' in pattern"));
         }
         let next = self.class_end(item)?;
-        let byte_at = |place: Option<usize>| place.and_then(|place| self.subject.get(place)).copied().unwrap_or(0);
+        let byte_at =
+            |place: Option<usize>| place.and_then(|place| self.subject.get(place)).copied().unwrap_or(0);
         let is_in = |byte| self.is_in_set(byte, item, next - 1);
         Ok((!is_in(byte_at(place.checked_sub(1))) && is_in(byte_at(Some(place)))).then_some(next))
     }

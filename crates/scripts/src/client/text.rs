@@ -19,9 +19,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     define(lua, &library, "find", |arguments| find(arguments, true))?;
     define(lua, &library, "match", |arguments| find(arguments, false))?;
-    define(lua, &library, "gmatch", |arguments| {
-        Ok((arguments.string(1)?, arguments.string(2)?))
-    })?;
+    define(lua, &library, "gmatch", |arguments| Ok((arguments.string(1)?, arguments.string(2)?)))?;
     define(lua, &library, "gsub", gsub)?;
     define(lua, &library, "next_match", next_match)?;
     define(lua, &library, "rep", repeat)?;
@@ -206,7 +204,10 @@ mod tests {
             ("text.match('key = value', '(%w+)%s*=%s*(%w+)')", "key value"),
             ("text.match('2024-01-02', '^(%d+)-(%d+)-(%d+)$')", "2024 01 02"),
             ("text.match('aaab', 'a-b'), text.match('aaab', 'a*'), text.match('b', 'a?b')", "aaab aaa b"),
-            ("text.match('f(a(b)c)d', '%b()'), text.match('THE (quick) fox', '%f[%a]%a+', 5)", "(a(b)c) quick"),
+            (
+                "text.match('f(a(b)c)d', '%b()'), text.match('THE (quick) fox', '%f[%a]%a+', 5)",
+                "(a(b)c) quick",
+            ),
             ("text.match('\"x\" \\'y\\'', '([\"\\'])(.-)%1')", "\" x"),
             ("text.match('x]', '[]]'), text.match('a-c', '[a%-]+'), text.match('b', '[^a]')", "] a- b"),
             (r"text.match('a\0b', '%z'), text.match('aaa', 'a\0b')", "<00> a"),

@@ -295,7 +295,9 @@ fn is_invalid(text: &[u8]) -> bool {
         [b'+', ..] => true,
         [b'0', b'x' | b'X' | b'0'..=b'9', ..] => true,
         [b'.'..=b'9', ..] => false,
-        _ => body.get(..3).is_some_and(|word| [b"inf", b"nan"].iter().any(|name| word.eq_ignore_ascii_case(*name))),
+        _ => body
+            .get(..3)
+            .is_some_and(|word| [b"inf", b"nan"].iter().any(|name| word.eq_ignore_ascii_case(*name))),
     }
 }
 

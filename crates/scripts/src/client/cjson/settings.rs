@@ -90,8 +90,12 @@ pub(super) fn define_in(lua: &Lua, library: &Table, settings: &Rc<Settings>) -> 
             settings.change(|options| change(arguments, options))
         })
     };
-    with("encode_max_depth", |arguments, options| integer(arguments, 1, &mut options.encode_depth, 1, i32::MAX))?;
-    with("decode_max_depth", |arguments, options| integer(arguments, 1, &mut options.decode_depth, 1, i32::MAX))?;
+    with("encode_max_depth", |arguments, options| {
+        integer(arguments, 1, &mut options.encode_depth, 1, i32::MAX)
+    })?;
+    with("decode_max_depth", |arguments, options| {
+        integer(arguments, 1, &mut options.decode_depth, 1, i32::MAX)
+    })?;
     with("encode_number_precision", |arguments, options| {
         let mut precision = i32::try_from(options.precision).unwrap_or(14);
         let shown = integer(arguments, 1, &mut precision, 1, 14)?;
