@@ -4,7 +4,8 @@
 -- and libraries through tables that cannot be written. It returns the function that runs a script.
 --
 -- A function of C executes nothing that is counted: those that may take long are called in pieces, or count what they do. A
--- function of C that raises an error is not called in a `return`, so that the error knows its name.
+-- function of C that raises an error is not called in a `return`, so that the error knows its name. An error that names a
+-- line of this file is told with the script's (`text_of`).
 
 local host, text, cjson, cmsgpack, bit, struct = ...
 local ask, count, line, text_of, is_used_up, is_native =
@@ -66,7 +67,7 @@ local function replaced_by(subject, pattern, replacement, most)
     if not value then
       value = sub(subject, first, last)
     elseif kind ~= "string" and kind ~= "number" then
-      error("invalid replacement value (a " .. kind .. ")", 3)
+      error("invalid replacement value (a " .. kind .. ")")
     end
     parts[#parts + 1] = sub(subject, from, first - 1)
     parts[#parts + 1] = value
@@ -188,7 +189,7 @@ end
 
 table.maxn = function(list)
   if type(list) ~= "table" then
-    error("bad argument #1 to 'maxn' (table expected, got " .. (list == nil and "no value" or type(list)) .. ")", 2)
+    error("bad argument #1 to 'maxn' (table expected, got " .. (list == nil and "no value" or type(list)) .. ")")
   end
   local most = 0
   for key in next, list do
@@ -265,7 +266,7 @@ local function pairs_of(...)
   end
   if type(object) ~= "table" then
     local given = select("#", ...) == 0 and "no value" or type(object)
-    error("bad argument #1 to 'pairs' (table expected, got " .. given .. ")", 2)
+    error("bad argument #1 to 'pairs' (table expected, got " .. given .. ")")
   end
   return next, object, nil
 end
@@ -305,7 +306,7 @@ end
 
 local function load_string(source, name)
   if type(source) ~= "string" then
-    error("bad argument #1 to 'loadstring' (string expected, got " .. type(source) .. ")", 2)
+    error("bad argument #1 to 'loadstring' (string expected, got " .. type(source) .. ")")
   end
   local from = 1
   return compile(function()
@@ -317,7 +318,7 @@ end
 
 local function load_function(read, name)
   if type(read) ~= "function" then
-    error("bad argument #1 to 'load' (function expected, got " .. type(read) .. ")", 2)
+    error("bad argument #1 to 'load' (function expected, got " .. type(read) .. ")")
   end
   return compile(read, name or "=(load)")
 end

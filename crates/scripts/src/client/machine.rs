@@ -235,8 +235,12 @@ pub(super) fn place(lua: &Lua) -> String {
     line.map_or_else(String::new, |line| format!("user_script:{line}: "))
 }
 
-/// The line that the script has reached.
+/// The line that the script has reached. A call that is the last thing a function does leaves no trace of it.
 fn line(lua: &Lua) -> Option<usize> {
+    line_on_stack(lua).or_else(|| Meter::of(lua).is_one_line.get().then_some(1))
+}
+
+fn line_on_stack(lua: &Lua) -> Option<usize> {
     let mut level = 0;
     loop {
         let found = lua.inspect_stack(level, |debug| {

@@ -45,6 +45,8 @@ pub(super) struct Meter {
     computed: Cell<Duration>,
     is_out_of_time: Cell<bool>,
     is_stopped: Cell<bool>,
+    /// The script has one line: then there is where an error arose that does not know.
+    pub is_one_line: Cell<bool>,
 }
 
 impl Meter {
@@ -59,6 +61,7 @@ impl Meter {
             computed: Cell::new(Duration::ZERO),
             is_out_of_time: Cell::new(false),
             is_stopped: Cell::new(false),
+            is_one_line: Cell::new(false),
         }
     }
 

@@ -107,6 +107,7 @@ struct Work {
 impl Work {
     fn run(self) -> Event {
         self.meter.restart();
+        self.meter.is_one_line.set(self.compiled.is_one_line);
         let result = self.run.call::<(bool, Value)>(&self.compiled.function);
         if self.meter.is_used_up() {
             return Event::Fails(self.located(&format!("ERR {}", self.meter.limit()), None));
