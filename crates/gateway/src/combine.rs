@@ -133,7 +133,11 @@ pub(crate) fn whole_error(reply: &ReplyBuf, steps: usize) -> Option<Error> {
     let error = reply.as_error()?;
     let of_an_operation = matches!(
         error.code,
-        ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings | ErrorCode::BusyKey | ErrorCode::InvalidObject
+        ErrorCode::Err
+            | ErrorCode::WrongType
+            | ErrorCode::Siblings
+            | ErrorCode::BusyKey
+            | ErrorCode::InvalidObject
     );
     let alone = reply.elements().nth(1).is_none();
     (alone && (steps != 1 || !of_an_operation)).then_some(error)

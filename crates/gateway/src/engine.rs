@@ -442,7 +442,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 };
                 let mut source = Vec::new();
                 append_command(arguments, &mut source);
-                let sequence = Sequence::new(Commands::new(source), wrapper, self.now);
+                let sequence = Sequence::new(Commands::new(source), wrapper, self.now, 0);
                 return self.run_sequence(Box::new(sequence));
             }
         };

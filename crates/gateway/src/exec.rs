@@ -117,7 +117,8 @@ impl<H: Host> Engine<'_, H> {
         let len = steps.len();
         if !one_request || (watched && !can_tell_nil(&steps)) {
             drop(steps);
-            let sequence = Sequence::new(commands, Wrapper::Exec { watched }, self.now);
+            let seed = self.draw_seed();
+            let sequence = Sequence::new(commands, Wrapper::Exec { watched }, self.now, seed);
             return self.run_sequence(Box::new(sequence));
         }
         if steps.is_empty() {
@@ -254,7 +255,8 @@ impl<H: Host> Engine<'_, H> {
                     continue;
                 }
                 Ok(Queued::Script(call)) => {
-                    match self.begin_script(&call, sequence.read_only) {
+                    let seed = sequence.seed.wrapping_add(sequence.position as u64);
+                    match self.begin_script(&call, sequence.read_only, seed) {
                         Ok(running) => sequence.running = Some(running),
                         Err(error) => sequence.answer(error_reply(&error)),
                     }

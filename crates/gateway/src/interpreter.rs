@@ -34,6 +34,8 @@ pub struct ScriptCall<'a> {
     pub keys: Vec<&'a [u8]>,
     /// `ARGV`.
     pub arguments: Vec<&'a [u8]>,
+    /// Where the script's random numbers begin: the same in every try of a transaction.
+    pub seed: u64,
 }
 
 /// Names a script.
@@ -52,7 +54,7 @@ pub trait Run: Debug {
     fn is_read_only(&self) -> bool;
 
     /// Lets it go on. `answer` is the reply to the command that it asked for; `None` at first, and after a pause.
-    fn resume(&mut self, answer: Option<&ReplyBuf>) -> Event;
+    fn resume(&mut self, answer: Option<ReplyBuf>) -> Event;
 }
 
 /// Why a script stands still.

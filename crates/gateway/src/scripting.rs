@@ -44,7 +44,7 @@ impl Running {
 
     /// Lets it go on, unless it waits for the command that it has asked for.
     pub(crate) fn go_on(&mut self) -> Option<Event> {
-        self.asked.is_none().then(|| self.run.resume(self.answer.take().as_ref()))
+        self.asked.is_none().then(|| self.run.resume(self.answer.take()))
     }
 }
 
@@ -55,19 +55,32 @@ impl<H: Host> Engine<'_, H> {
             Mode::Interactive { read_only } => (Wrapper::Interactive, read_only),
             Mode::Plain | Mode::Queueing(_) => (Wrapper::Transaction, false),
         };
-        let running = self.begin_script(&call, read_only)?;
+        let seed = self.draw_seed();
+        let running = self.begin_script(&call, read_only, seed)?;
         let mut source = Vec::new();
         append_command(call.arguments, &mut source);
-        let mut sequence = Box::new(Sequence::new(Commands::new(source), wrapper, self.now));
+        let mut sequence = Box::new(Sequence::new(Commands::new(source), wrapper, self.now, seed));
         sequence.read_only = running.read_only;
         sequence.running = Some(running);
         self.run_sequence(sequence);
         Ok(())
     }
 
+    /// Where the random numbers of the next transaction's scripts begin: elsewhere than those of others.
+    pub(crate) fn draw_seed(&self) -> u64 {
+        let (gateway, wall) = (&self.gateway, self.now.wall.as_millis());
+        let drawn = [wall, gateway.next_request, gateway.commands].map(u64::to_le_bytes);
+        gateway.config.hash_seed.hash(drawn.as_flattened()).0
+    }
+
     /// Begins the script of a command.
-    pub(crate) fn begin_script(&mut self, call: &Call<'_>, read_only: bool) -> Result<Running, Error> {
-        let script = parse(call)?;
+    pub(crate) fn begin_script(
+        &mut self,
+        call: &Call<'_>,
+        read_only: bool,
+        seed: u64,
+    ) -> Result<Running, Error> {
+        let script = ScriptCall { seed, ..parse(call)? };
         let interpreter = self.gateway.interpreter.as_mut().ok_or_else(no_interpreter)?;
         let read_only = read_only || call.command.name.ends_with("_ro");
         Ok(Running::new(interpreter.begin(&script)?, read_only))
@@ -137,5 +150,5 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<ScriptCall<'a>, Error> {
     };
     let mut given = call.arguments.iter().skip(3);
     let keys = given.by_ref().take(keys).collect();
-    Ok(ScriptCall { script, keys, arguments: given.collect() })
+    Ok(ScriptCall { script, keys, arguments: given.collect(), seed: 0 })
 }

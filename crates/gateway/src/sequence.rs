@@ -89,6 +89,8 @@ pub(crate) struct Sequence {
     pub(crate) failure: Option<Error>,
     /// The present of all commands, however often they are tried (Corrections 79).
     pub(crate) now: Now,
+    /// Where the random numbers of its scripts begin, however often they are tried.
+    pub(crate) seed: u64,
 }
 
 /// What surrounds the steps.
@@ -133,7 +135,7 @@ pub(crate) enum Current {
 
 impl Sequence {
     /// A sequence at its beginning.
-    pub(crate) fn new(commands: Commands, wrapper: Wrapper, now: Now) -> Self {
+    pub(crate) fn new(commands: Commands, wrapper: Wrapper, now: Now, seed: u64) -> Self {
         let mut sequence = Sequence {
             commands,
             wrapper,
@@ -148,6 +150,7 @@ impl Sequence {
             wrote: false,
             failure: None,
             now,
+            seed,
         };
         sequence.restart();
         sequence

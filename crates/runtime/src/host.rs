@@ -9,7 +9,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand, Statistics,
+    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand,
+    Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};

@@ -9,6 +9,8 @@ use types::Reader;
 
 /// What an entry of a collection counts beside its bytes.
 const ENTRY: usize = 16;
+/// Up to here every integer is a number of Lua.
+const EXACT: u128 = 1 << 53;
 
 /// A value as a program sees it.
 pub(crate) fn to_lua(lua: &Lua, cell: &Cell) -> mlua::Result<Value> {
@@ -50,8 +52,8 @@ pub(crate) fn to_lua(lua: &Lua, cell: &Cell) -> mlua::Result<Value> {
             }
             typed("list", Value::Table(elements))
         }
-        Stored::Counter(sum) if i64::try_from(sum.sum()).is_ok() => {
-            typed("counter", Value::Integer(sum.sum() as i64))
+        Stored::Counter(sum) if sum.sum().unsigned_abs() <= EXACT => {
+            typed("counter", Value::Number(sum.sum() as f64))
         }
         other => {
             let (table, mut bytes) = (lua.create_table()?, Vec::new());
@@ -126,11 +128,15 @@ fn typed(table: &Table, limits: &Limits) -> mlua::Result<Option<Stored>> {
 }
 
 /// The entries in the order of their keys: what is built of them is the same everywhere.
-fn entries(table: &Table, limits: &Limits) -> mlua::Result<Vec<(Vec<u8>, Value)>> {
+fn entries<T>(
+    table: &Table,
+    limits: &Limits,
+    read: impl Fn(&Value) -> mlua::Result<T>,
+) -> mlua::Result<Vec<(Vec<u8>, T)>> {
     let mut entries = Vec::new();
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        entries.push((text(&key, limits)?, value));
+        entries.push((text(&key, limits)?, read(&value)?));
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(entries)
@@ -138,31 +144,32 @@ fn entries(table: &Table, limits: &Limits) -> mlua::Result<Vec<(Vec<u8>, Value)>
 
 fn dict(table: &Table, limits: &Limits) -> mlua::Result<Option<Stored>> {
     let mut dict = PackedMap::default();
-    for (field, value) in entries(table, limits)? {
-        dict.insert(&field, &text(&value, limits)?);
+    for (field, value) in entries(table, limits, |value| text(value, limits))? {
+        dict.insert(&field, &value);
     }
     Ok((!dict.is_empty()).then(|| Stored::Dict(Box::new(dict))))
 }
 
 fn set(table: &Table, limits: &Limits) -> mlua::Result<Option<Stored>> {
     let mut set = PackedSet::default();
-    for (member, value) in entries(table, limits)? {
-        match value {
-            Value::Boolean(true) => set.insert(&member),
-            _ => return Err(unfit("the members of a set are keys whose value is true".to_owned())),
-        };
+    let is_member = |value: &Value| match value {
+        Value::Boolean(true) => Ok(()),
+        _ => Err(unfit("the members of a set are keys whose value is true".to_owned())),
+    };
+    for (member, ()) in entries(table, limits, is_member)? {
+        set.insert(&member);
     }
     Ok((!set.is_empty()).then(|| Stored::Set(Box::new(set))))
 }
 
 fn scored_set(table: &Table, limits: &Limits) -> mlua::Result<Option<Stored>> {
     let mut set = ScoredTree::default();
-    for (member, value) in entries(table, limits)? {
-        let score = match value {
-            Value::Integer(number) => number as f64,
-            Value::Number(number) if !number.is_nan() => number,
-            _ => return Err(unfit("the scores of a sorted set are numbers".to_owned())),
-        };
+    let score = |value: &Value| match value {
+        Value::Integer(number) => Ok(*number as f64),
+        Value::Number(number) if !number.is_nan() => Ok(*number),
+        _ => Err(unfit("the scores of a sorted set are numbers".to_owned())),
+    };
+    for (member, score) in entries(table, limits, score)? {
         // Of the two zeros there is one (Corrections 88).
         set.insert(&member, score + 0.0);
     }

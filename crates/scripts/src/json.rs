@@ -44,9 +44,11 @@ fn to_lua(lua: &Lua, json: &Json, depth: usize) -> mlua::Result<Value> {
         },
         Json::String(text) => Value::String(lua.create_string(text)?),
         Json::Array(elements) => {
-            let values: mlua::Result<Vec<Value>> =
-                elements.iter().map(|element| to_lua(lua, element, depth + 1)).collect();
-            Value::Table(lua.create_sequence_from(values?)?)
+            let list = lua.create_table_with_capacity(elements.len(), 0)?;
+            for element in elements {
+                list.raw_push(to_lua(lua, element, depth + 1)?)?;
+            }
+            Value::Table(list)
         }
         Json::Object(members) => {
             let table = lua.create_table()?;

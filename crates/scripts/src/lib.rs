@@ -1,4 +1,4 @@
-//! Lua 5.4 in the server: scripts of clients (`EVAL`: [`Scripts`]), and merge handlers, the programs that keyspaces of the
+//! Lua 5.1 in the server: scripts of clients (`EVAL`: [`Scripts`]), and merge handlers, the programs that keyspaces of the
 //! model `branch` keep (T13: [`Program`]).
 //!
 //! Keyspaces with `CONFLICTS handler` (COPS-CD) keep such programs, too: `conflict.branches` are two concurrent values, there is no

@@ -3,39 +3,50 @@
 use mlua::{Error, Lua, Table, Value};
 use std::cmp::Ordering;
 
+/// A key of a table, without a hold on the interpreter, which has only some thousands.
+enum Key {
+    Number(f64),
+    Text(Box<[u8]>),
+    Boolean(bool),
+}
+
 /// `sorted_keys(table)`: the keys as a list.
 pub(crate) fn sorted_keys(lua: &Lua, table: Table) -> mlua::Result<Table> {
     let mut keys = Vec::new();
     for pair in table.pairs::<Value, Value>() {
-        let key = pair?.0;
-        if rank(&key).is_none() {
-            let text = "a table whose keys are tables or functions has no order to go through it in";
-            return Err(Error::runtime(text));
+        keys.push(match pair?.0 {
+            Value::Integer(number) => Key::Number(number as f64),
+            Value::Number(number) => Key::Number(number),
+            Value::String(text) => Key::Text(text.as_bytes().to_vec().into_boxed_slice()),
+            Value::Boolean(value) => Key::Boolean(value),
+            _ => {
+                let text = "a table whose keys are tables or functions has no order to go through it in";
+                return Err(Error::runtime(text));
+            }
+        });
+    }
+    keys.sort_unstable_by(compare);
+    let list = lua.create_table_with_capacity(keys.len(), 0)?;
+    for (key, place) in keys.into_iter().zip(1..) {
+        match key {
+            Key::Number(number) => list.raw_set(place, number)?,
+            Key::Text(text) => list.raw_set(place, lua.create_string(text)?)?,
+            Key::Boolean(value) => list.raw_set(place, value)?,
         }
-        keys.push(key);
     }
-    keys.sort_by(compare);
-    lua.create_sequence_from(keys)
+    Ok(list)
 }
 
-fn rank(key: &Value) -> Option<u8> {
-    match key {
-        Value::Integer(_) | Value::Number(_) => Some(0),
-        Value::String(_) => Some(1),
-        Value::Boolean(_) => Some(2),
-        _ => None,
-    }
-}
-
-fn compare(a: &Value, b: &Value) -> Ordering {
+fn compare(a: &Key, b: &Key) -> Ordering {
+    let rank = |key: &Key| match key {
+        Key::Number(_) => 0,
+        Key::Text(_) => 1,
+        Key::Boolean(_) => 2,
+    };
     match (a, b) {
-        (Value::Integer(a), Value::Integer(b)) => a.cmp(b),
-        (Value::Number(a), Value::Number(b)) => a.total_cmp(b),
-        // A number that is a key is no integer, and no NaN: as floating-point numbers the two may be equal all the same.
-        (Value::Integer(a), Value::Number(b)) => (*a as f64).total_cmp(b).then(Ordering::Less),
-        (Value::Number(a), Value::Integer(b)) => a.total_cmp(&(*b as f64)).then(Ordering::Greater),
-        (Value::String(a), Value::String(b)) => a.as_bytes().cmp(&b.as_bytes()),
-        (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+        (Key::Number(a), Key::Number(b)) => a.total_cmp(b),
+        (Key::Text(a), Key::Text(b)) => a.cmp(b),
+        (Key::Boolean(a), Key::Boolean(b)) => a.cmp(b),
         (a, b) => rank(a).cmp(&rank(b)),
     }
 }

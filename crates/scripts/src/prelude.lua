@@ -5,7 +5,7 @@
 -- draws no lots, no text shows an address. None of them can run for long without executing instructions, which are counted:
 -- so there are no patterns, and no `table.move`.
 
-local next, type, error, tostring, select = next, type, error, tostring, select
+local next, type, error, tostring, select, unpack = next, type, error, tostring, select, unpack
 local format, find, sub, gsub, rep = string.format, string.find, string.sub, string.gsub, string.rep
 local sorted_keys = sorted_keys
 
@@ -75,28 +75,39 @@ local function formatted(pattern, ...)
   end
   local values = { ... }
   for place = 1, select("#", ...) do
-    local kind = type(values[place])
-    if kind == "table" or kind == "function" or kind == "userdata" then
-      values[place] = kind
+    if type(values[place]) ~= "number" then
+      values[place] = text(values[place])
     end
   end
-  return format(pattern, table.unpack(values, 1, select("#", ...)))
+  return format(pattern, unpack(values, 1, select("#", ...)))
 end
 
 -- A search may look at all of `part` at every place of `whole`.
 local function check_length(whole, part)
   local size = #(part .. "")
-  if size > 1 and #(whole .. "") * size > 1 << 30 then
+  if size > 1 and #(whole .. "") * size > 2 ^ 30 then
     error("two texts are too long for a search of one in the other")
   end
 end
 
--- The text so many times. Nothing at all is not repeated: that takes long, too.
+-- The text so many times, with another between. Nothing at all is not repeated: that takes long, too.
 local function repeated(whole, times, separator)
-  if whole .. (separator or "") == "" then
+  local each = whole .. (separator or "")
+  if each == "" or times < 1 then
     return ""
   end
-  return rep(whole, times, separator)
+  if #each * times > 2 ^ 30 then
+    error("the text is too long")
+  end
+  return rep(each, times - 1) .. whole
+end
+
+local function to_integer(value)
+  return type(value) == "number" and value % 1 == 0 and value or nil
+end
+
+local function pack(...)
+  return { n = select("#", ...), ... }
 end
 
 -- Where `part` is in `whole`, from a place on; no pattern.
@@ -124,9 +135,8 @@ end
 
 local kept = {
   [string] = { "byte", "char", "len", "lower", "reverse", "sub", "upper" },
-  [table] = { "concat", "insert", "pack", "remove", "unpack" },
-  [math] = { "abs", "ceil", "floor", "fmod", "huge", "max", "maxinteger", "min", "mininteger", "pi", "sqrt",
-    "tointeger", "type", "ult" },
+  [table] = { "concat", "insert", "remove" },
+  [math] = { "abs", "ceil", "floor", "fmod", "huge", "max", "min", "pi", "sqrt" },
 }
 for library, names in next, kept do
   local functions = {}
@@ -141,7 +151,7 @@ for library, names in next, kept do
   end
 end
 string.find, string.format, string.rep, string.split = find_plain, formatted, repeated, split
-table.sort = sort
+table.sort, table.pack, table.unpack, math.tointeger = sort, pack, unpack, to_integer
 
 local globals = {
   assert = assert, error = error, ipairs = ipairs, json = json, math = math, pairs = pairs_in_order, select = select,

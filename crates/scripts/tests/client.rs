@@ -10,8 +10,8 @@ use types::{Reply, ReplyBuf, ReplySink};
 const PATIENCE: usize = 100_000;
 
 fn begin(scripts: &mut Scripts, source: &str) -> Box<dyn Run> {
-    let call =
-        ScriptCall { script: Script::Source(source.as_bytes()), keys: vec![b"k"], arguments: vec![b"a"] };
+    let script = Script::Source(source.as_bytes());
+    let call = ScriptCall { script, keys: vec![b"k"], arguments: vec![b"a"], seed: 7 };
     scripts.begin(&call).expect("it compiles")
 }
 
@@ -31,7 +31,11 @@ fn run(scripts: &mut Scripts, source: &str) -> Event {
 }
 
 fn text(scripts: &mut Scripts, source: &str) -> String {
-    match run(scripts, source) {
+    shown(run(scripts, source))
+}
+
+fn shown(event: Event) -> String {
+    match event {
         Event::Ends(reply) => match reply.first() {
             Some(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
             Some(Reply::Integer(number)) => number.to_string(),
@@ -42,8 +46,11 @@ fn text(scripts: &mut Scripts, source: &str) -> String {
     }
 }
 
+/// However slow the processor is.
+const LONG: Duration = Duration::from_secs(600);
+
 fn scripts() -> Scripts {
-    Scripts::new(Library::default())
+    Scripts::new(Library::default()).with_limits(200_000_000, LONG)
 }
 
 #[test]
@@ -61,9 +68,9 @@ fn a_script_stands_still_while_a_command_is_carried_out() {
     };
     // Two at once, each with its own replies.
     assert_eq!([first.resume(None), second.resume(None)], [get.clone(), get]);
-    assert_eq!([first.resume(Some(&reply("a"))), second.resume(Some(&reply("b")))], [ping.clone(), ping]);
-    assert_eq!(first.resume(Some(&reply("c"))), Event::Ends(reply("ac")));
-    assert_eq!(second.resume(Some(&reply("d"))), Event::Ends(reply("bd")));
+    assert_eq!([first.resume(Some(reply("a"))), second.resume(Some(reply("b")))], [ping.clone(), ping]);
+    assert_eq!(first.resume(Some(reply("c"))), Event::Ends(reply("ac")));
+    assert_eq!(second.resume(Some(reply("d"))), Event::Ends(reply("bd")));
 }
 
 #[test]
@@ -82,15 +89,85 @@ fn a_long_script_pauses_wherever_it_is() {
         );
         assert!(pauses > 10, "{source}: {pauses}");
     }
-    // Inside of a function of the library it cannot stand still, but it is counted.
-    let sort = "local t = {} for i = 1, 1000 do t[i] = -i end
-                table.sort(t, function(a, b) for i = 1, 100 do end return a < b end) return t[1]";
-    assert_eq!(text(&mut scripts, sort), "-1000");
+    // Inside of functions of the libraries too.
+    let long = "local n = 0 for i = 1, 300 do n = n + i end";
+    for (source, expected) in [
+        ("return tostring(('a'):rep(40):find(('a*'):rep(4) .. 'b'))".to_owned(), "nil"),
+        ("return select(2, ('x'):rep(500):gsub('.-y', ''))".to_owned(), "0"),
+        (format!("return (('x'):rep(300):gsub('x', function() {long} return 'y' end)):sub(-1)"), "y"),
+        (format!("local t = {{}} for i = 1, 100 do t[i] = -i end
+                  table.sort(t, function(a, b) {long} return a < b end) return t[1]"), "-100"),
+        ("local t = {} for i = 1, 50000 do t[i] = i * 7919 % 50021 end table.sort(t) return t[50000] - t[1] > 0 and 1".to_owned(), "1"),
+        ("return #cjson.encode(cjson.decode('[' .. ('1,'):rep(50000) .. '2]'))".to_owned(), "100003"),
+        ("local t = {} for i = 1, 50000 do t[i] = i end return #cmsgpack.unpack(cmsgpack.pack(t))".to_owned(), "50000"),
+        (format!("local f = coroutine.wrap(function() for i = 1, 300 do {long} end coroutine.yield(5) end) return f()"), "5"),
+    ] {
+        let mut run = begin(&mut scripts, &source);
+        let (end, pauses) = end_of(&mut *run);
+        assert_eq!(shown(end), expected, "{source}");
+        assert!(pauses > 3, "{source}: {pauses}");
+    }
+}
+
+/// What C's stack is between, Lua 5.1 cannot suspend: a script can.
+#[test]
+fn a_script_asks_for_commands_wherever_it_is() {
+    let mut scripts = scripts();
+    for (source, expected) in [
+        ("return (('ab'):gsub('.', function(c) return redis.call('ECHO', c) end))", "rr"),
+        (
+            "local t = {2, 1} table.sort(t, function(a, b) redis.call('PING') return a < b end) return t[1]",
+            "1",
+        ),
+        ("return setmetatable({}, {__index = function(_, key) return redis.call('GET', key) end}).x", "r"),
+        (
+            "local n = 0 for k in function(_, last) return not last and redis.call('GET', 'k') or nil end do n = n + 1 end return n",
+            "1",
+        ),
+        ("return coroutine.wrap(function() return redis.call('GET', 'k') end)()", "r"),
+        ("return select(2, pcall(function() return select(2, pcall(redis.call, 'GET', 'k')) end))", "r"),
+        ("return load(function() return redis.call('GET', 'k') and nil end) and 5", "5"),
+        ("local t = '' table.foreach({1}, function() t = redis.call('GET', 'k') end) return t", "r"),
+    ] {
+        let mut run = begin(&mut scripts, source);
+        let mut event = run.resume(None);
+        let mut asked = 0;
+        while let Event::Asks(_) = event {
+            let mut reply = ReplyBuf::new();
+            reply.bulk(b"r");
+            asked += 1;
+            event = run.resume(Some(reply));
+        }
+        assert_eq!(shown(event), expected, "{source}");
+        assert!(asked > 0, "{source}");
+    }
+}
+
+/// A client may leave, or a transaction may begin again, while a script waits in the middle of anything.
+#[test]
+fn a_script_that_nobody_needs_any_more_leaves_its_interpreter_sound() {
+    let mut scripts = scripts();
+    for source in [
+        "redis.call('GET', 'k')",
+        "while true do pcall(redis.call, 'GET', 'k') end",
+        "('abc'):gsub('.', function() while true do redis.call('GET', 'k') end end)",
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "while true do load(function() while true do end end) end",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+    ] {
+        let mut run = begin(&mut scripts, source);
+        assert!(matches!(run.resume(None), Event::Asks(_) | Event::Pauses), "{source}");
+        drop(run);
+        drop(begin(&mut scripts, source));
+        assert_eq!(text(&mut scripts, "return tostring(math.floor(2.5)) .. #KEYS"), "21", "{source}");
+    }
 }
 
 #[test]
 fn nothing_goes_on_for_ever() {
-    let mut scripts = scripts().with_limits(2_000_000, Duration::from_secs(60));
+    let mut scripts = scripts().with_limits(2_000_000, LONG);
     for source in [
         "while true do end",
         "while true do pcall(function() while true do end end) end",
@@ -98,6 +175,15 @@ fn nothing_goes_on_for_ever() {
         "local function f() pcall(f) end while true do f() end",
         "local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) while true do pcall(function() return t[1] end) end",
         "table.sort({3, 2, 1}, function(a, b) while true do end end)",
+        "local function f() pcall(f) return f() end return f()",
+        "return ('a'):rep(100):find(('a-'):rep(100) .. 'b')",
+        "return ('a'):rep(1000):find('.-.-.-.-b')",
+        "return ('a'):rep(1000):gsub('.-.-.-.-b', '')",
+        "for _ in ('a'):rep(1000):gmatch('.-.-.-.-b') do end",
+        "local s = '[' .. ('1,'):rep(1000) .. '1]' while true do cjson.decode(s) end",
+        "table.insert({}, -1e9, 'x')",
+        "local c = coroutine.wrap(function() while true do end end) while true do pcall(c) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
     ] {
         let told = text(&mut scripts, source);
         assert!(
@@ -114,25 +200,13 @@ fn nothing_goes_on_for_ever() {
         "{end:?}"
     );
     assert!(pauses > 0, "{pauses}");
-    // What would not execute instructions is refused.
-    for (source, told) in [
-        ("return string.rep('', 1e15)", "None"),
-        (
-            "table.remove(setmetatable({}, {__len = function() return 1e15 end}), 1)",
-            "a table that says how long it is",
-        ),
-        ("setmetatable({}, {__gc = function() while true do end end})", "scripts have no finalizers"),
-        ("table.move({}, 1, 1e15, 2)", "attempt to call a nil value"),
-    ] {
-        let got = text(&mut scripts, source);
-        assert!(got.contains(told) || (told == "None" && got.is_empty()), "{source}: {got}");
-    }
+    // What would not execute instructions is nothing.
+    assert_eq!(text(&mut scripts, "return string.rep('', 1e15)"), "");
 }
 
 #[test]
 fn memory_is_bounded_and_given_back() {
-    // However slow the processor is.
-    let mut scripts = scripts().with_limits(u64::MAX, Duration::from_secs(60));
+    let mut scripts = scripts().with_limits(u64::MAX, LONG);
     for source in [
         "local t = {} for i = 1, 1e8 do t[i] = tostring(i) .. 'x' end",
         "return string.rep('x', 1e9)",
@@ -167,18 +241,20 @@ fn a_script_leaves_nothing_to_the_next() {
         "getmetatable('').__index = {}",
         "getmetatable(_G).__index.x = 1",
         "setmetatable(redis, {__index = {}})",
-        "load('x = 1')()",
+        "loadstring('x = 1')()",
+        "table.insert(string, 1)",
+        "cjson.encode_number_precision(3) error('so')",
         "redis.setresp(3) math.randomseed(7) error('so')",
     ] {
         let told = text(&mut scripts, source);
         assert!(told.starts_with("ERR "), "{source}: {told}");
         let told = text(
             &mut scripts,
-            "return string.format('%d', math.random(1000)) .. tostring(redis.call ~= nil)",
+            "return string.format('%d', math.random(1000)) .. cjson.encode(1 / 3) .. tostring(string[1] == nil)",
         );
         assert_eq!(
             told,
-            text(&mut self::scripts(), "return tostring(math.random(1000)) .. 'true'"),
+            text(&mut self::scripts(), "return tostring(math.random(1000)) .. '0.33333333333333true'"),
             "{source}"
         );
     }
@@ -188,25 +264,17 @@ fn a_script_leaves_nothing_to_the_next() {
 #[test]
 fn there_is_no_way_out() {
     let mut scripts = scripts();
-    for name in [
-        "io",
-        "os",
-        "debug",
-        "require",
-        "dofile",
-        "loadfile",
-        "package",
-        "collectgarbage",
-        "coroutine",
-        "print",
-    ] {
+    for name in
+        ["io", "os", "debug", "require", "dofile", "loadfile", "package", "getfenv", "newproxy", "print"]
+    {
         let told = text(&mut scripts, &format!("return {name}"));
         assert!(told.contains("nonexistent global variable"), "{name}: {told}");
     }
     // Bytes of compiled code could do anything.
-    assert_eq!(text(&mut scripts, "return tostring(load('\\27Lua'))"), "nil");
+    assert_eq!(text(&mut scripts, "return tostring(loadstring('\\27Lua'))"), "nil");
     assert_eq!(text(&mut scripts, "return tostring(string.dump)"), "nil");
-    let call = ScriptCall { script: Script::Source(b"\x1bLua"), keys: Vec::new(), arguments: Vec::new() };
+    let script = Script::Source(b"\x1bLua");
+    let call = ScriptCall { script, keys: Vec::new(), arguments: Vec::new(), seed: 0 };
     scripts.begin(&call).expect_err("it is no text");
 }
 
@@ -236,15 +304,8 @@ fn scripts_of_lua_5_1_find_what_they_know() {
 fn errors_say_where() {
     let mut scripts = scripts();
     let told = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
-    assert!(told.starts_with("ERR user_script:3: attempt to index a nil value"), "{told}");
+    assert!(told.starts_with("ERR user_script:3: attempt to index local 'y' (a nil value)"), "{told}");
     assert!(told.ends_with(", on @user_script:3."), "{told}");
-    for source in [
-        "table.sort({3, 2, 1}, function(a, b) redis.call('PING') return a < b end)",
-        "string.gsub('abc', '.', function(c) return redis.pcall('ECHO', c) end)",
-    ] {
-        let told = text(&mut scripts, source);
-        assert!(told.contains("a function that table.sort or string.gsub calls cannot call Redis"), "{told}");
-    }
     let told =
         text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
     assert_eq!(told, "MY own");
@@ -281,8 +342,6 @@ fn libraries_are_those_of_redis() {
         let told = told.split(" script: ").next().unwrap_or(told);
         assert_eq!(told, *expected, "{expression}");
     }
-    let all_digits = "return cjson.encode(cjson.decode('[9223372036854775807]'))";
-    assert_eq!(text(&mut scripts, all_digits), "[9223372036854775807]");
 }
 
 #[test]

@@ -233,7 +233,12 @@ impl Open {
 pub(crate) fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
     reply.elements().find_map(|element| match element {
         Reply::Error(Error {
-            code: ErrorCode::Err | ErrorCode::WrongType | ErrorCode::Siblings | ErrorCode::BusyKey | ErrorCode::InvalidObject,
+            code:
+                ErrorCode::Err
+                | ErrorCode::WrongType
+                | ErrorCode::Siblings
+                | ErrorCode::BusyKey
+                | ErrorCode::InvalidObject,
             ..
         }) => None,
         Reply::Error(Error { code: ErrorCode::UnknownOutcome, .. }) => Some(Outcome::Unknown),

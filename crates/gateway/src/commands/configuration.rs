@@ -2,9 +2,9 @@
 
 use crate::control::Control;
 use crate::describe;
-use datatypes::glob::Pattern;
 use crate::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Local, wrong_arity};
+use datatypes::glob::Pattern;
 use types::{Error, ReplySink};
 
 const OPERATOR: u16 = ADMIN | NOSCRIPT | LOADING | STALE;

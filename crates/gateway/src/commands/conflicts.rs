@@ -2,10 +2,10 @@
 
 use crate::describe;
 use crate::dialogue::Dialogue;
-use datatypes::glob::Pattern;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
+use datatypes::glob::Pattern;
 use datatypes::{Operation, key};
 use protocol::{Conflict, Losses, Step};
 use std::borrow::Cow;

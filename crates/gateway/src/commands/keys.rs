@@ -3,12 +3,12 @@
 use super::{moving, objects, sort, waiting};
 use crate::combine::Combine;
 use crate::dialogue::{Dialogue, Scan};
-use datatypes::glob::Pattern;
 use crate::plan::{Call, Plan};
 use crate::random_key::RandomKey;
 use crate::table::flag::{DENYOOM, FAST, NOSCRIPT, OTHER_KEYSPACE, READONLY, WRITE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local, lossy};
 use datatypes::Operation;
+use datatypes::glob::Pattern;
 use datatypes::key::{self, ExpireCondition, TimeFormat};
 use protocol::Step;
 use std::collections::BTreeSet;

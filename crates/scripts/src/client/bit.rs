@@ -1,10 +1,9 @@
-//! `bit`: operations on 32 bits, as the library Lua BitOp has them that Redis gives to scripts; and what the functions of
-//! all these libraries are called with.
+//! `bit`: operations on 32 bits, as the library Lua BitOp has them that Redis gives to scripts.
 //!
-//! A number is rounded and taken modulo 2^32, and results are signed. Integers of Lua 5.4 are taken modulo 2^32 exactly;
-//! BitOp leaves open what becomes of numbers beyond 2^51.
+//! A number is rounded and taken modulo 2^32, and results are signed.
 
-use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
+use super::arguments::{Arguments, define};
+use mlua::{Lua, Table};
 
 type Unary = fn(u32) -> u32;
 type Binary = fn(u32, u32) -> u32;
@@ -47,11 +46,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
 fn bits(arguments: &Arguments, place: usize) -> mlua::Result<u32> {
     /// Added to a number, it moves the units to the lowest bit, and the processor rounds: 2^52 + 2^51.
     const UNITS: f64 = 6_755_399_441_055_744.0;
-    let low = match arguments.number(place)? {
-        Number::Integer(number) => number.cast_unsigned(),
-        Number::Float(number) => (number + UNITS).to_bits(),
-    };
-    Ok((low & u64::from(u32::MAX)) as u32)
+    Ok(((arguments.number(place)? + UNITS).to_bits() & u64::from(u32::MAX)) as u32)
 }
 
 fn signed(bits: u32) -> i32 {
@@ -70,134 +65,29 @@ fn hex(arguments: &Arguments) -> mlua::Result<String> {
     Ok(text[cut..].to_owned())
 }
 
-/// What a function of a library was called with. Places count from 1, as in Lua's texts.
-pub(super) struct Arguments<'l> {
-    pub lua: &'l Lua,
-    function: &'static str,
-    values: MultiValue,
-}
-
-/// A number of Lua.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
-    Integer(i64),
-    Float(f64),
-}
-
-impl Number {
-    /// The closest floating-point number.
-    pub fn to_float(self) -> f64 {
-        match self {
-            Number::Integer(number) => number as f64,
-            Number::Float(number) => number,
-        }
-    }
-
-    /// Without what is behind the point. What an integer cannot be is the closest that it can.
-    pub fn to_integer(self) -> i64 {
-        match self {
-            Number::Integer(number) => number,
-            Number::Float(number) => number as i64,
-        }
-    }
-}
-
-impl Arguments<'_> {
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.values.len()
-    }
-
-    /// All that there are.
-    pub fn values(&self) -> impl Iterator<Item = &Value> {
-        self.values.iter()
-    }
-
-    /// An argument; nil if there is none.
-    pub fn value(&self, place: usize) -> &Value {
-        self.values.get(place - 1).unwrap_or(&Value::Nil)
-    }
-
-    /// A number, or a string that reads as one.
-    pub fn number(&self, place: usize) -> mlua::Result<Number> {
-        match self.value(place) {
-            Value::Integer(number) => Ok(Number::Integer(*number)),
-            Value::Number(number) => Ok(Number::Float(*number)),
-            text @ Value::String(_) => {
-                let number = self.lua.coerce_number(text.clone())?;
-                number.map(Number::Float).ok_or_else(|| self.mistyped(place, "number"))
-            }
-            _ => Err(self.mistyped(place, "number")),
-        }
-    }
-
-    /// An integer that may be missing.
-    pub fn integer_or(&self, place: usize, default: i64) -> mlua::Result<i64> {
-        match self.value(place) {
-            Value::Nil => Ok(default),
-            _ => Ok(self.number(place)?.to_integer()),
-        }
-    }
-
-    /// A string, or a number as Lua writes it.
-    pub fn string(&self, place: usize) -> mlua::Result<LuaString> {
-        let value = self.value(place);
-        let string = self.lua.coerce_string(value.clone())?;
-        string.ok_or_else(|| self.mistyped(place, "string"))
-    }
-
-    fn mistyped(&self, place: usize, wanted: &str) -> Error {
-        let given = match place > self.count() {
-            true => "no value",
-            false => type_name(self.value(place)),
-        };
-        self.bad(place, &format!("{wanted} expected, got {given}"))
-    }
-
-    /// Lua's text for an argument that does not fit.
-    pub fn bad(&self, place: usize, reason: &str) -> Error {
-        Error::runtime(format!("bad argument #{place} to '{}' ({reason})", self.function))
-    }
-}
-
-/// Adds a function to a library.
-pub(super) fn define<R: IntoLuaMulti>(
-    lua: &Lua,
-    library: &Table,
-    name: &'static str,
-    function: impl Fn(&Arguments) -> mlua::Result<R> + 'static,
-) -> mlua::Result<()> {
-    let call = move |lua: &Lua, values: MultiValue| function(&Arguments { lua, function: name, values });
-    library.raw_set(name, lua.create_function(call)?)
-}
-
-/// The name that Lua has for a value's type.
-pub(super) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Integer(_) => "number",
-        Value::LightUserData(_) | Value::Error(_) => "userdata",
-        other => other.type_name(),
-    }
-}
-
-/// A number that was a floating-point number elsewhere: Lua 5.1 shows a whole one without a point, as 5.4 does integers.
-pub(super) fn whole_or_float(number: f64) -> Value {
-    /// Up to here all integers are floating-point numbers.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    let is_negative_zero = number == 0.0 && number.is_sign_negative();
-    match number.fract() == 0.0 && number.abs() <= EXACT && !is_negative_zero {
-        true => Value::Integer(number as i64),
-        false => Value::Number(number),
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::fiber::STACK;
+    use super::super::meter::{Limits, Meter};
     use super::*;
+    use mlua::{Error, MultiValue, Value};
+    use std::rc::Rc;
+    use std::thread::Builder;
+    use std::time::Duration;
 
     /// What a script gives that finds this library: values with blanks between, or the text of the error.
     pub fn shown(name: &str, library: fn(&Lua) -> mlua::Result<Table>, script: &str) -> String {
+        // Scripts have a larger stack than tests.
+        std::thread::scope(|scope| {
+            let thread = Builder::new().stack_size(STACK);
+            thread.spawn_scoped(scope, || evaluated(name, library, script)).unwrap().join().unwrap()
+        })
+    }
+
+    fn evaluated(name: &str, library: fn(&Lua) -> mlua::Result<Table>, script: &str) -> String {
         let lua = Lua::new();
+        let limits = Limits { instructions: u64::MAX, time: Duration::from_secs(60) };
+        lua.set_app_data(Rc::new(Meter::new(limits)));
         lua.globals().set(name, library(&lua).unwrap()).unwrap();
         let script = if script.contains("return ") { script.to_owned() } else { format!("return {script}") };
         match lua.load(&script).eval::<MultiValue>() {
@@ -248,7 +138,7 @@ pub(super) mod tests {
                 "bit.tobit(1.4), bit.tobit(1.5), bit.tobit(2.5), bit.tobit(-1.5), bit.tobit(-0.5)",
                 "1 2 2 -2 0",
             ),
-            ("bit.tobit(2^51), bit.tobit(1e300), bit.tobit(1/0), bit.tobit(-1/0)", "0 -2013235812 0 0"),
+            ("bit.tobit(2^51), bit.tobit(1/0), bit.tobit(-1/0)", "0 0 0"),
             ("bit.tobit('12'), bit.tobit('0x10'), bit.tobit(' 7 '), bit.tobit('1.5')", "12 16 7 2"),
             ("bit.tohex(1), bit.tohex(-1), bit.tohex(0x87654321, 4)", "00000001 ffffffff 4321"),
             ("bit.tohex(-1, -4), bit.tohex(255, 100), bit.tohex(255, -100)", "FFFF 000000ff 000000FF"),

@@ -1,30 +1,35 @@
--- What a script of a client finds beside the language itself: what Redis gives to scripts in Lua 5.1, in Lua 5.4.
+-- What a script of a client finds beside Lua 5.1 itself: what Redis gives to scripts.
 --
 -- It runs once for each interpreter. Scripts run in it one after the other and leave nothing behind: they see their globals
 -- and libraries through tables that cannot be written. It returns the function that runs a script.
+--
+-- A function of C executes nothing that is counted: those that may take long are called in pieces, or count what they do. A
+-- function of C that raises an error is not called in a `return`, so that the error knows its name. An error that names a
+-- line of this file is told with the script's (`text_of`).
 
-local host, cjson, cmsgpack, bit, struct = ...
-local yield, isyieldable = coroutine.yield, coroutine.isyieldable
-local line, text_of, is_used_up = host.line, host.text_of, host.is_used_up
-local getmetatable, setmetatable, rawget, rawset, next = getmetatable, setmetatable, rawget, rawset, next
-local error, pcall, xpcall, select, type, tostring, load = error, pcall, xpcall, select, type, tostring, load
-local format, rep, gsub = string.format, string.rep, string.gsub
-local mathtype, tointeger, floor, ceil = math.type, math.tointeger, math.floor, math.ceil
-local seed = math.randomseed
+local host, text, cjson, cmsgpack, bit, struct = ...
+local ask, count, line, text_of, is_used_up, is_native =
+  host.ask, host.count, host.line, host.text_of, host.is_used_up, host.is_native
+local getmetatable, setmetatable, rawget, rawset, next, pairs = getmetatable, setmetatable, rawget, rawset, next, pairs
+local error, pcall, xpcall, select, type, tostring, unpack = error, pcall, xpcall, select, type, tostring, unpack
+local load, setfenv, collectgarbage, floor = load, setfenv, collectgarbage, math.floor
+local byte, sub = string.byte, string.sub
 
--- Tables that scripts must not change.
+-- How many elements a function of C handles at once.
+local PIECE = 1000
+-- How many bytes of source Lua reads at once.
+local SOURCE_PIECE = 16384
+
+-- The tables that scripts must not change, by those that they see.
 local protected = setmetatable({}, { __mode = "k" })
 
 local function refuse()
   error("Attempt to modify a readonly table", 2)
 end
 
-local function readonly(library, missing)
-  if missing then
-    setmetatable(library, { __index = missing })
-  end
+local function readonly(library)
   local seen = setmetatable({}, { __index = library, __newindex = refuse, __metatable = false })
-  protected[seen] = true
+  protected[seen] = library
   return seen
 end
 
@@ -34,66 +39,158 @@ end
 
 -- Strings ---------------------------------------------------------------------------------------------------------------
 
--- A float that is a whole number is written without its fraction, as in Lua 5.1.
-local function text(value)
-  if mathtype(value) == "float" and value == floor(value) and value - value == 0 then
-    return format("%.14g", value)
+local next_match, gsub, gmatch = text.next_match, text.gsub, text.gmatch
+
+-- The next match, with what it is replaced by.
+local function replacement_of(replacement, first, last, ...)
+  if not first then
+    return nil
   end
-  return tostring(value)
+  if type(replacement) == "function" then
+    return first, last, (replacement(...))
+  end
+  return first, last, replacement[(...)]
 end
 
--- `%d` and its like cut a fraction off, as in Lua 5.1.
-local function formatted(pattern, ...)
-  local count, floats = select("#", ...), false
-  for place = 1, count do
-    floats = floats or mathtype((select(place, ...))) == "float"
+local function replaced_by(subject, pattern, replacement, most)
+  local anchored, parts, done, from = sub(pattern, 1, 1) == "^", {}, 0, 1
+  if anchored then
+    pattern = sub(pattern, 2)
   end
-  if not floats then
-    return format(pattern, ...)
-  end
-  local values, place = { ... }, 0
-  gsub(pattern, "%%[-+ #0-9.]*([%a%%])", function(kind)
-    if kind ~= "%" then
-      place = place + 1
-      local value = values[place]
-      if mathtype(value) ~= "float" then
-        return
-      end
-      if kind == "d" or kind == "i" or kind == "c" or kind == "x" or kind == "X" or kind == "o" then
-        values[place] = tointeger(value < 0 and ceil(value) or floor(value)) or value
-      elseif kind == "s" then
-        values[place] = text(value)
-      end
+  while done < most do
+    local first, last, value = replacement_of(replacement, next_match(subject, pattern, from, anchored))
+    if not first then
+      break
     end
-  end)
-  return format(pattern, table.unpack(values, 1, count))
-end
-
--- Nothing at all is not repeated: that takes long, and executes nothing that is counted.
-local function repeated(whole, times, separator)
-  if whole .. (separator or "") == "" then
-    return ""
+    done = done + 1
+    local kind = type(value)
+    if not value then
+      value = sub(subject, first, last)
+    elseif kind ~= "string" and kind ~= "number" then
+      error("invalid replacement value (a " .. kind .. ")")
+    end
+    parts[#parts + 1] = sub(subject, from, first - 1)
+    parts[#parts + 1] = value
+    from = last + 1
+    if last < first then
+      if first > #subject then
+        break
+      end
+      parts[#parts + 1] = sub(subject, first, first)
+      from = first + 1
+    end
+    if anchored then
+      break
+    end
   end
-  return rep(whole, times, separator)
+  parts[#parts + 1] = sub(subject, from)
+  return table.concat(parts), done
 end
 
-string.format, string.rep, string.dump = formatted, repeated, nil
+text.gsub = function(...)
+  local subject, pattern, replacement, most = ...
+  local kind = type(replacement)
+  if kind ~= "function" and kind ~= "table" then
+    return gsub(...)
+  end
+  -- Nothing is replaced: only the arguments are looked at.
+  subject = gsub(subject, pattern, "", 0)
+  most = most == nil and #subject + 1 or floor(most)
+  local result, done = replaced_by(subject, pattern .. "", replacement, most)
+  return result, done
+end
+
+text.gmatch = function(...)
+  local subject, pattern = gmatch(...)
+  local from = 1
+  local function advance(first, last, ...)
+    if not first then
+      return nil
+    end
+    from = last < first and first + 1 or last + 1
+    return ...
+  end
+  return function()
+    if from > #subject + 1 then
+      return nil
+    end
+    return advance(next_match(subject, pattern, from))
+  end
+end
+text.gfind, text.next_match = text.gmatch, nil
+
+for name, call in next, text do
+  string[name] = call
+end
+string.dump = nil
 getmetatable("").__metatable = false
 
 -- Tables ----------------------------------------------------------------------------------------------------------------
 
--- These would take a table at its word for its length.
-local function of_plain_table(change)
-  return function(list, ...)
-    local meta = type(list) == "table" and host.metatable(list)
-    if meta and rawget(meta, "__len") ~= nil then
-      error("a table that says how long it is cannot be changed so", 2)
-    end
-    return change(list, ...)
+local insert, remove, concat, sort = table.insert, table.remove, table.concat, table.sort
+
+-- Elements are about to be moved from this place on.
+local function count_moved(list, place)
+  if type(list) == "table" and type(place) == "number" and #list - place > PIECE then
+    count(#list - place)
   end
 end
 
-local function maxn(list)
+table.insert = function(...)
+  local list, place = ...
+  if protected[list or 0] then
+    error("Attempt to modify a readonly table", 0)
+  end
+  if select("#", ...) == 3 then
+    count_moved(list, place)
+  end
+  insert(...)
+end
+
+table.remove = function(...)
+  count_moved(...)
+  local removed = remove(...)
+  return removed
+end
+
+table.concat = function(...)
+  local list, separator, first, last = ...
+  if type(list) ~= "table" or first ~= nil or #list <= PIECE then
+    local joined = concat(...)
+    return joined
+  end
+  local pieces = {}
+  last = last or #list
+  for from = 1, last, PIECE do
+    pieces[#pieces + 1] = concat(list, separator, from, from + PIECE - 1 < last and from + PIECE - 1 or last)
+  end
+  local joined = concat(pieces, separator)
+  return joined
+end
+
+local function less(a, b)
+  return a < b
+end
+
+table.sort = function(...)
+  local list, is_less = ...
+  if type(list) == "table" and #list > PIECE then
+    if is_less == nil then
+      is_less = less
+    elseif type(is_less) == "function" and is_native(is_less) then
+      local native = is_less
+      is_less = function(a, b) return native(a, b) end
+    end
+    sort(list, is_less)
+  else
+    sort(...)
+  end
+end
+
+table.maxn = function(list)
+  if type(list) ~= "table" then
+    error("bad argument #1 to 'maxn' (table expected, got " .. (list == nil and "no value" or type(list)) .. ")")
+  end
   local most = 0
   for key in next, list do
     if type(key) == "number" and key > most then
@@ -103,17 +200,9 @@ local function maxn(list)
   return most
 end
 
-table.insert, table.remove = of_plain_table(table.insert), of_plain_table(table.remove)
-table.move = nil
-table.getn = function(list) return #list end
-table.maxn = maxn
-math.pow = function(base, exponent) return base ^ exponent end
-math.log10 = function(value) return math.log(value, 10) end
-math.mod = math.fmod
-
 -- The base library ------------------------------------------------------------------------------------------------------
 
-local function settle(call, ok, ...)
+local function settle(ok, ...)
   if ok then
     return true, ...
   end
@@ -121,52 +210,127 @@ local function settle(call, ok, ...)
   if is_used_up() then
     error(..., 0)
   end
-  local reason = ...
-  if type(reason) == "userdata" then
-    reason = text_of(reason, call)
-  end
-  return false, reason
+  return false, text_of((...))
 end
 
 -- As in Redis, what `pcall` catches of an error reply is its text.
 local function flatten(ok, ...)
   local reason = ...
-  if not ok and type(reason) == "table" and rawget(reason, "err") ~= nil then
+  if not ok and type(reason) == "table" and type(rawget(reason, "err")) == "string" then
     return false, reason.err
   end
   return ok, ...
 end
 
-local function protected_call(call, ...)
-  return flatten(settle(call, pcall(call, ...)))
+-- Where the limit is reached, the handler would run uncounted.
+local function xpcall_with(call, handler)
+  return settle(xpcall(call, function(reason)
+    if is_used_up() then
+      return reason
+    end
+    return handler(text_of(reason))
+  end))
 end
 
-local function protected_call_with(call, handler, ...)
-  return settle(call, xpcall(call, handler, ...))
+local function set_metatable(...)
+  local object, meta = ...
+  if protected[object or 0] then
+    error("Attempt to modify a readonly table", 0)
+  end
+  setmetatable(object, select(2, ...))
+  return object
 end
 
--- A finalizer would run unwatched.
-local function set_metatable(object, meta)
-  if protected[object] then
-    error("Attempt to modify a readonly table", 2)
+local function raw_set(...)
+  local object = ...
+  if protected[object or 0] then
+    error("Attempt to modify a readonly table", 0)
   end
-  if type(meta) == "table" and rawget(meta, "__gc") ~= nil then
-    error("scripts have no finalizers", 2)
-  end
-  return setmetatable(object, meta)
+  rawset(...)
+  return object
 end
 
-local function raw_set(object, key, value)
-  if protected[object] then
-    error("Attempt to modify a readonly table", 2)
+local function raw_get(object, ...)
+  local value = rawget(protected[object or 0] or object, ...)
+  return value
+end
+
+local function next_of(object, ...)
+  return next(protected[object or 0] or object, ...)
+end
+
+local function pairs_of(...)
+  local object = ...
+  if protected[object or 0] then
+    return next_of, object, nil
   end
-  return rawset(object, key, value)
+  if type(object) ~= "table" then
+    local given = select("#", ...) == 0 and "no value" or type(object)
+    error("bad argument #1 to 'pairs' (table expected, got " .. given .. ")")
+  end
+  return next, object, nil
 end
 
 local environment
 
-local function load_text(chunk, name)
-  return load(chunk, name or "@user_script", "t", environment)
+-- Code that is compiled already could do anything.
+local function refuse_binary(piece)
+  if byte(piece) == 27 then
+    error("attempt to load a binary chunk", 0)
+  end
+  return piece
+end
+
+-- Compiles what a function gives piece by piece.
+local function compile(read, name)
+  local begun = false
+  local chunk, reason = load(function()
+    local piece = read()
+    if not begun and type(piece) == "string" and piece ~= "" then
+      begun = true
+      refuse_binary(piece)
+    end
+    if type(piece) == "string" then
+      count(#piece)
+    end
+    return piece
+  end, name)
+  if not chunk then
+    if is_used_up() then
+      error(reason, 0)
+    end
+    return nil, text_of(reason)
+  end
+  return setfenv(chunk, environment)
+end
+
+local function load_string(source, name)
+  if type(source) ~= "string" then
+    error("bad argument #1 to 'loadstring' (string expected, got " .. type(source) .. ")")
+  end
+  local from = 1
+  return compile(function()
+    local piece = sub(source, from, from + SOURCE_PIECE - 1)
+    from = from + SOURCE_PIECE
+    return piece
+  end, name or source)
+end
+
+local function load_function(read, name)
+  if type(read) ~= "function" then
+    error("bad argument #1 to 'load' (function expected, got " .. type(read) .. ")")
+  end
+  return compile(read, name or "=(load)")
+end
+
+-- Memory is collected when it is needed: all of it at once takes long.
+local function collect(option)
+  return option == "count" and collectgarbage("count") or 0
+end
+
+local resume = coroutine.resume
+coroutine.resume = function(...)
+  return settle(resume(...))
 end
 
 -- Redis -----------------------------------------------------------------------------------------------------------------
@@ -181,74 +345,101 @@ local function located(reason)
   return reason
 end
 
--- Asks for a command, and stands still until there is a reply.
-local function ask(...)
-  if not isyieldable() then
-    error("a function that table.sort or string.gsub calls cannot call Redis", 3)
-  end
-  return yield(version, ...)
-end
-
 local function protected_redis_call(...)
-  return ask(...)
+  return ask(version, ...)
 end
 
 local function redis_call(...)
-  local answer = ask(...)
+  local answer = ask(version, ...)
   if type(answer) == "table" and rawget(answer, "err") ~= nil then
     error(located(answer), 0)
   end
   return answer
 end
 
-local function argument_of(name, count, value)
-  if count ~= 1 or type(value) ~= "string" then
+local function fail_with(reason)
+  error(located({ err = "ERR " .. reason }), 0)
+end
+
+local function argument_of(given, value)
+  if given ~= 1 or type(value) ~= "string" then
     return nil, { err = "ERR wrong number or type of arguments" }
   end
   return value
 end
 
+local REPL_ALL = 3
+
 local redis = {
   call = redis_call,
   pcall = protected_redis_call,
   error_reply = function(...)
-    local reason, wrong = argument_of("error_reply", select("#", ...), ...)
+    local reason, wrong = argument_of(select("#", ...), ...)
     return wrong or { err = host.error_text(reason) }
   end,
   status_reply = function(...)
-    local status, wrong = argument_of("status_reply", select("#", ...), ...)
+    local status, wrong = argument_of(select("#", ...), ...)
     return wrong or { ok = status }
   end,
   sha1hex = function(...)
     if select("#", ...) ~= 1 then
-      error("wrong number of arguments", 0)
+      fail_with("wrong number of arguments")
     end
     return host.sha1hex((...))
   end,
   log = function(level, ...)
     if select("#", ...) < 1 then
-      error("redis.log() requires two arguments or more.", 0)
+      fail_with("redis.log() requires two arguments or more.")
     end
-    if mathtype(level) == nil or level < 0 or level > 3 then
-      error("Invalid debug level.", 0)
+    if type(level) ~= "number" then
+      fail_with("First argument must be a number (log level).")
+    end
+    if level < 0 or level > 3 then
+      fail_with("Invalid debug level.")
     end
     local words = { ... }
     for place = 1, select("#", ...) do
-      words[place] = text(words[place])
+      words[place] = tostring(words[place])
     end
-    host.log(level, table.concat(words, " "))
+    host.log(level, concat(words, " "))
   end,
   setresp = function(...)
     local wanted = ...
     if select("#", ...) ~= 1 then
-      error("redis.setresp() requires one argument.", 0)
+      fail_with("redis.setresp() requires one argument.")
     end
     if wanted ~= 2 and wanted ~= 3 then
-      error("RESP version must be 2 or 3.", 0)
+      fail_with("RESP version must be 2 or 3.")
     end
-    version = tointeger(wanted)
+    version = wanted
+  end,
+  acl_check_cmd = function(...)
+    if select("#", ...) == 0 then
+      fail_with("Please specify at least one argument for this redis lib call")
+    end
+    local known = ask(2, "COMMAND", "INFO", (...))
+    if not known[1] then
+      fail_with("Invalid command passed to redis.acl_check_cmd()")
+    end
+    return true
+  end,
+  -- All that a script writes is replicated, or nothing.
+  set_repl = function(...)
+    local flags = ...
+    if select("#", ...) ~= 1 then
+      fail_with("redis.set_repl() requires two arguments.")
+    end
+    if type(flags) ~= "number" or flags < 0 or flags > REPL_ALL then
+      fail_with("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+    end
+    if flags ~= REPL_ALL then
+      fail_with("this server replicates all that a script writes")
+    end
   end,
   replicate_commands = function() return true end,
+  breakpoint = function() return false end,
+  debug = function() end,
+  REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = REPL_ALL,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REDIS_VERSION = "7.0.15", REDIS_VERSION_NUM = 0x0007000f,
 }
@@ -256,34 +447,35 @@ local redis = {
 -- What scripts see ------------------------------------------------------------------------------------------------------
 
 local globals = {
-  _VERSION = _VERSION, assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, load = load_text,
-  loadstring = load_text, next = next, pairs = pairs, pcall = protected_call, rawequal = rawequal, rawget = rawget,
-  rawlen = rawlen, rawset = raw_set, select = select, setmetatable = set_metatable, tonumber = tonumber, tostring = text,
-  type = type, unpack = table.unpack, xpcall = protected_call_with,
+  _VERSION = _VERSION, assert = assert, collectgarbage = collect, error = error,
+  gcinfo = function() return floor(collectgarbage("count")) end,
+  getmetatable = getmetatable, ipairs = ipairs, load = load_function, loadstring = load_string, next = next_of,
+  pairs = pairs_of, pcall = function(...) return flatten(settle(pcall(...))) end, rawequal = rawequal, rawget = raw_get,
+  rawset = raw_set, select = select, setmetatable = set_metatable, tonumber = tonumber, tostring = tostring, type = type,
+  unpack = unpack,
+  xpcall = xpcall_with,
 }
 local libraries = {
-  bit = bit, cjson = cjson, cmsgpack = cmsgpack, math = math, redis = redis, string = string, struct = struct, table = table,
+  bit = bit, cjson = cjson, cmsgpack = cmsgpack, coroutine = coroutine, math = math, redis = redis, string = string,
+  struct = struct, table = table,
 }
 for name, library in next, libraries do
   globals[name] = readonly(library)
 end
-environment = readonly(globals, missing)
+environment = readonly(setmetatable(globals, { __index = missing }))
 globals._G = environment
 
 local function fail(reason)
+  reason = text_of(reason)
   if type(reason) ~= "table" then
-    if type(reason) == "userdata" then
-      reason = text_of(reason)
-    end
     reason = { err = "ERR " .. tostring(reason) }
   end
   return located(reason)
 end
 
-local function run(script, keys, arguments)
+local function run(script)
   version = 2
-  seed(0)
-  return xpcall(script, fail, keys, arguments)
+  return xpcall(script, fail)
 end
 
-return run, environment
+return run, environment, globals

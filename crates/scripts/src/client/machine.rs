@@ -1,11 +1,21 @@
 //! An interpreter that runs scripts of clients, one after the other.
 
+use super::cjson::{self, Settings};
+use super::fiber;
 use super::library::{Name, hex, name_of};
 use super::meter::{Limits, Meter, STRIDE};
+use super::random::{self, Random};
+use super::reply::{command, to_lua};
+use corosensei::stack::DefaultStack;
+use gateway::{Event, ScriptCall};
 use mlua::chunk::ChunkMode;
-use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Thread, Value};
+use mlua::{
+    Error, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
+};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
+use types::{ReplyBuf, ReplySink};
 
 /// How much memory an interpreter may use, in bytes.
 const MEMORY: usize = 64 << 20;
@@ -17,17 +27,23 @@ const PRELUDE: &str = include_str!("client.lua");
 /// What scripts are called in errors.
 const CHUNK: &str = "@user_script";
 
+/// What the functions of the prelude are called in errors.
+const PRELUDE_CHUNK: &str = "=client";
+
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Machine {
     pub lua: Lua,
     pub meter: Rc<Meter>,
-    /// Runs a script, given its keys and its arguments.
-    run: Function,
-    /// A coroutine that has ended.
-    ended: Option<Thread>,
+    /// Runs a script.
+    pub run: Function,
+    /// What scripts see for their globals, which nobody can write, and the table behind it.
     environment: Table,
+    globals: Table,
+    cjson: Rc<Settings>,
+    random: Rc<Random>,
     compiled: BTreeMap<Name, Compiled>,
+    /// The stack, while no script runs.
+    stack: Option<DefaultStack>,
 }
 
 /// A script, ready to run.
@@ -40,25 +56,36 @@ pub(super) struct Compiled {
     pub only_line: Option<i64>,
 }
 
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("meter", &self.meter).finish_non_exhaustive()
+    }
+}
+
 impl Machine {
     pub fn new(limits: Limits) -> mlua::Result<Self> {
-        // Lua's own `pcall` is kept so: mlua's would not let a script stand still inside of it.
         let options = LuaOptions::new().catch_rust_panics(true);
-        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::COROUTINE, options)?;
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, options)?;
         let meter = Rc::new(Meter::new(limits));
+        lua.set_app_data(Rc::clone(&meter));
+        let (random, cjson) = (Rc::<Random>::default(), Rc::<Settings>::default());
+        random::define_in(&lua, &lua.globals().get("math")?, &random)?;
         let libraries = (
             host(&lua, &meter)?,
-            super::cjson::library(&lua)?,
+            super::text::library(&lua)?,
+            cjson::library(&lua, &cjson)?,
             super::cmsgpack::library(&lua)?,
             super::bit::library(&lua)?,
             super::struct_pack::library(&lua)?,
         );
-        let prelude = lua.load(PRELUDE).set_name("=client").set_mode(ChunkMode::Text);
-        let (run, environment) = prelude.call(libraries)?;
+        let prelude = lua.load(PRELUDE).set_name(PRELUDE_CHUNK).set_mode(ChunkMode::Text);
+        let (run, environment, globals) = prelude.call(libraries)?;
         lua.set_memory_limit(MEMORY)?;
         let watched = Rc::clone(&meter);
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(STRIDE), move |_, _| watched.count())?;
-        Ok(Machine { lua, meter, run, ended: None, environment, compiled: BTreeMap::new() })
+        let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
+        lua.set_global_hook(triggers, move |_, _| watched.count(STRIDE.into()).map(|()| VmState::Continue))?;
+        let compiled = BTreeMap::new();
+        Ok(Machine { lua, meter, run, environment, globals, cjson, random, compiled, stack: None })
     }
 
     /// The script of this name, whose text `source` gives if it is not known yet.
@@ -67,9 +94,8 @@ impl Machine {
             return Ok(compiled.clone());
         }
         let (is_read_only, body) = split(source)?;
-        // On the first line, so that the lines of errors are the script's own.
-        let text = [b"local KEYS,ARGV=...;", body].concat();
-        let chunk = self.lua.load(text).set_name(CHUNK).set_mode(ChunkMode::Text);
+        self.meter.restart();
+        let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
         let function = chunk.set_environment(self.environment.clone()).into_function();
         let function = function.map_err(|error| {
             types::Error::err(format!("Error compiling script (new function): {}", reason(&error)))
@@ -82,24 +108,24 @@ impl Machine {
         Ok(compiled)
     }
 
-    /// A coroutine for a script.
-    pub fn thread(&mut self) -> mlua::Result<Thread> {
-        match self.ended.take() {
-            Some(thread) => thread.reset(self.run.clone()).map(|()| thread),
-            None => self.lua.create_thread(self.run.clone()),
+    /// Gives the next script its keys, its arguments, its random numbers and its stack.
+    pub fn prepare(&mut self, call: &ScriptCall<'_>) -> mlua::Result<DefaultStack> {
+        self.cjson.reset();
+        self.random.begin(call.seed);
+        for (name, items) in [("KEYS", &call.keys), ("ARGV", &call.arguments)] {
+            self.globals.raw_set(name, list(&self.lua, items)?)?;
         }
+        self.stack.take().map_or_else(|| fiber::stack().map_err(Error::external), Ok)
     }
 
-    /// The coroutine of a script that is not needed any more.
-    pub fn take_back(&mut self, thread: Thread) {
-        if thread.is_finished() {
-            self.ended = Some(thread);
-        }
+    /// The script has ended that ran on this stack.
+    pub fn take_back(&mut self, stack: DefaultStack) {
+        self.stack = Some(stack);
     }
 
     /// True if it may run another script.
     pub fn is_sound(&self) -> bool {
-        self.lua.used_memory() <= MEMORY_AT_REST
+        !self.meter.has_reached_limit() && self.lua.used_memory() <= MEMORY_AT_REST
     }
 }
 
@@ -147,37 +173,46 @@ fn split(source: &[u8]) -> Result<(bool, &[u8]), types::Error> {
 /// What the prelude needs of the process.
 fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     let host = lua.create_table()?;
+    let define = |name: &str, function: Function| host.raw_set(name, function);
     let watched = Rc::clone(meter);
-    host.raw_set("is_used_up", lua.create_function(move |_, ()| Ok(watched.is_used_up()))?)?;
-    host.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
+    define("ask", lua.create_function(move |lua, words| ask(lua, &watched, words))?)?;
     let watched = Rc::clone(meter);
-    // A function of a library that was called by `pcall` itself has no line.
-    let text_of = move |lua: &Lua, (value, called): (Value, Option<Function>)| {
-        let Value::Error(error) = value else { return Ok("an unknown error".to_owned()) };
-        let reason = reason(&error);
-        let is_native = called.is_some_and(|called| called.info().what == "C");
-        Ok(match line(lua) {
-            Some(line) if !watched.is_used_up() && !is_native => format!("user_script:{line}: {reason}"),
-            _ => reason,
-        })
-    };
-    host.raw_set("text_of", lua.create_function(text_of)?)?;
-    host.raw_set("metatable", lua.create_function(|_, table: Table| Ok(table.metatable()))?)?;
+    define("count", lua.create_function(move |_, steps: f64| watched.count(steps as u64))?)?;
+    let watched = Rc::clone(meter);
+    define("is_used_up", lua.create_function(move |_, ()| Ok(watched.is_used_up()))?)?;
+    define("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
+    define("text_of", lua.create_function(|lua, reason: Value| Ok(text_of(lua, &reason)))?)?;
+    define("is_native", lua.create_function(|_, called: Function| Ok(called.info().what == "C"))?)?;
     let sha1hex = |_: &Lua, text: LuaString| Ok(hex(&name_of(&text.as_bytes())));
-    host.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
+    define("sha1hex", lua.create_function(sha1hex)?)?;
     let error_text = |_: &Lua, text: LuaString| Ok(error_text(&text.to_string_lossy()));
-    host.raw_set("error_text", lua.create_function(error_text)?)?;
-    let log = |_: &Lua, (level, text): (i64, LuaString)| {
-        let text = one_line(&text.to_string_lossy());
-        match level {
-            0 | 1 => tracing::debug!(target: "script", "{text}"),
-            2 => tracing::info!(target: "script", "{text}"),
-            _ => tracing::warn!(target: "script", "{text}"),
-        }
-        Ok(())
-    };
-    host.raw_set("log", lua.create_function(log)?)?;
+    define("error_text", lua.create_function(error_text)?)?;
+    define("log", lua.create_function(log)?)?;
     Ok(host)
+}
+
+/// Asks for a command, given the version of the protocol that the reply is shown in, and waits for the reply.
+fn ask(lua: &Lua, meter: &Meter, mut words: MultiValue) -> mlua::Result<Value> {
+    let version = words.pop_front().and_then(|version| version.as_integer()).unwrap_or(2);
+    let reply = match command(words) {
+        Ok(command) => meter.wait(Event::Asks(command))?.unwrap_or_default(),
+        Err(error) => {
+            let mut refusal = ReplyBuf::new();
+            refusal.error(&error);
+            refusal
+        }
+    };
+    to_lua(lua, meter, &reply, version)
+}
+
+fn log(_: &Lua, (level, text): (i64, LuaString)) -> mlua::Result<()> {
+    let text = one_line(&text.to_string_lossy());
+    match level {
+        0 | 1 => tracing::debug!(target: "script", "{text}"),
+        2 => tracing::info!(target: "script", "{text}"),
+        _ => tracing::warn!(target: "script", "{text}"),
+    }
+    Ok(())
 }
 
 /// Text as a part of one line of the log, cut where Redis cuts it: what a script says does not look like another event.
@@ -193,8 +228,42 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// The line that the script stands at.
+/// The text of an error that a script catches. One of a function of the prelude arose where the script called that.
+fn text_of(lua: &Lua, raised: &Value) -> Value {
+    let text = match raised {
+        Value::Error(error) => reason(error),
+        Value::String(text) => match located_in_prelude(&text.as_bytes()) {
+            Some(text) => match line(lua) {
+                Some(line) => format!("user_script:{line}: {text}"),
+                None => text,
+            },
+            None => return raised.clone(),
+        },
+        _ => return raised.clone(),
+    };
+    lua.create_string(text).map_or(Value::Nil, Value::String)
+}
+
+/// What is behind `client:12: `.
+fn located_in_prelude(text: &[u8]) -> Option<String> {
+    let rest = text.strip_prefix(b"client:")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    Some(String::from_utf8_lossy(rest[digits..].strip_prefix(b": ")?).into_owned())
+}
+
+/// Where the script called the function that runs, as a prefix of an error; nothing where `pcall` called it.
+pub(super) fn place(lua: &Lua) -> String {
+    let is_called_by_lua = lua.inspect_stack(1, |debug| debug.source().what != "C").unwrap_or(false);
+    let line = if is_called_by_lua { line(lua) } else { None };
+    line.map_or_else(String::new, |line| format!("user_script:{line}: "))
+}
+
+/// The line that the script has reached. A call that is the last thing a function does leaves no trace of it.
 fn line(lua: &Lua) -> Option<usize> {
+    line_on_stack(lua).or_else(|| Meter::of(lua).only_line.get().and_then(|line| usize::try_from(line).ok()))
+}
+
+fn line_on_stack(lua: &Lua) -> Option<usize> {
     let mut level = 0;
     loop {
         let found = lua.inspect_stack(level, |debug| {
@@ -226,9 +295,12 @@ pub(super) fn reason(error: &Error) -> String {
 }
 
 /// A list of byte strings.
-pub(super) fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
-    let strings: mlua::Result<Vec<LuaString>> = items.iter().map(|item| lua.create_string(item)).collect();
-    lua.create_sequence_from(strings?)
+fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
+    let list = lua.create_table_with_capacity(items.len(), 0)?;
+    for (item, place) in items.iter().zip(1..) {
+        list.raw_set(place, lua.create_string(item)?)?;
+    }
+    Ok(list)
 }
 
 #[cfg(test)]

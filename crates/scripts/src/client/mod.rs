@@ -1,21 +1,27 @@
-//! Scripts of clients in Lua 5.4: `EVAL` and its like.
+//! Scripts of clients in Lua 5.1: `EVAL` and its like.
 //!
 //! A script sees what Redis gives to scripts: `KEYS`, `ARGV`, `redis.call` and the rest of that library, `cjson`,
-//! `cmsgpack`, `bit`, `struct`. It runs in a coroutine that stands still while a command is carried out, and now and then so
-//! that others have their turn. An interpreter runs one script at a time; what stands still keeps its own.
+//! `cmsgpack`, `bit`, `struct`. It runs on a stack of its own ([`fiber`]) and is suspended while a command is carried out, and
+//! now and then so that others have their turn. An interpreter runs one script at a time; one that is suspended keeps its own.
 //!
-//! Its instructions and its memory are limited. As in Redis, a pattern (`string.find` and its like) is matched in one piece.
+//! Its instructions and its memory are limited. Functions of the libraries whose work grows with more than the length of a
+//! string count their steps as instructions.
 
+mod arguments;
 mod bit;
 mod cjson;
 mod cmsgpack;
+mod fiber;
 mod library;
 mod machine;
 mod meter;
 mod number;
+mod pattern;
+mod random;
 mod reply;
 mod run;
 mod struct_pack;
+mod text;
 
 pub use library::Library;
 

@@ -1,5 +1,12 @@
 //! Numbers as C writes them with `%.17g` and the like: Redis and its clients' scripts know these texts.
 
+/// A number without what is behind the point, as C converts it on most processors: what no integer is becomes the least one.
+pub(super) fn truncated(number: f64) -> i64 {
+    /// 2^63.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if (-BEYOND..BEYOND).contains(&number) { number as i64 } else { i64::MIN }
+}
+
 /// A finite number with so many digits that count, without zeros at the end.
 pub(super) fn general(value: f64, digits: usize) -> String {
     if value == 0.0 {
@@ -33,7 +40,13 @@ fn without_zeros(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::general;
+    use super::{general, truncated};
+
+    #[test]
+    fn numbers_are_cut_as_by_c() {
+        let cut = [2.9, -2.9, 2f64.powi(62), 2f64.powi(63), -1e300, f64::NAN].map(truncated);
+        assert_eq!(cut, [2, -2, 1 << 62, i64::MIN, i64::MIN, i64::MIN]);
+    }
 
     #[test]
     fn numbers_are_written_as_by_c() {

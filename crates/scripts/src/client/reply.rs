@@ -9,7 +9,8 @@
 //! | number with a fraction | a string | `{double = number}` |
 //! | map, set | a list | `{map = {key = value}}`, `{set = {member = true}}` |
 
-use super::number::general;
+use super::meter::Meter;
+use super::number::{general, truncated};
 use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
 use resp::{Encoder, ProtocolVersion, format_double};
 use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
@@ -20,19 +21,24 @@ const MAX_DEPTH: usize = 128;
 const MAX_TABLES: usize = 250_000;
 const MAX_BYTES: usize = 64 << 20;
 
+/// How many instructions a value counts that is read or written.
+const VALUE: u64 = 5;
+
 /// A reply as a script sees it that has asked for this version of the protocol.
-pub(super) fn to_lua(lua: &Lua, reply: &ReplyBuf, version: i64) -> mlua::Result<Value> {
-    Reader { lua, is_new: version == 3 }.next(&mut reply.elements())
+pub(super) fn to_lua(lua: &Lua, meter: &Meter, reply: &ReplyBuf, version: i64) -> mlua::Result<Value> {
+    Reader { lua, meter, is_new: version == 3 }.next(&mut reply.elements())
 }
 
 struct Reader<'l> {
     lua: &'l Lua,
+    meter: &'l Meter,
     /// The protocol's third version is asked for.
     is_new: bool,
 }
 
 impl Reader<'_> {
     fn next<'r>(&self, elements: &mut dyn Iterator<Item = Reply<'r>>) -> mlua::Result<Value> {
+        self.meter.count(VALUE)?;
         let Some(element) = elements.next() else { return Ok(self.nothing()) };
         match element {
             Reply::Simple(text) => self.field("ok", text),
@@ -110,26 +116,28 @@ impl Reader<'_> {
 }
 
 /// What a script returns, as a reply.
-pub(super) fn from_lua(value: &Value) -> mlua::Result<ReplyBuf> {
-    let mut writer = Writer { reply: ReplyBuf::new(), tables: 0 };
+pub(super) fn from_lua(meter: &Meter, value: &Value) -> mlua::Result<ReplyBuf> {
+    let mut writer = Writer { meter, reply: ReplyBuf::new(), tables: 0 };
     writer.value(value, 0)?;
     Ok(writer.reply)
 }
 
-struct Writer {
+struct Writer<'m> {
+    meter: &'m Meter,
     reply: ReplyBuf,
     tables: usize,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.meter.count(VALUE)?;
         if self.reply.len() > MAX_BYTES {
             return Err(Error::runtime(format!("a reply of a script has at most {} MiB", MAX_BYTES >> 20)));
         }
         match value {
             Value::Integer(number) => self.reply.integer(*number),
             // As in Redis, the fraction is cut off.
-            Value::Number(number) => self.reply.integer(*number as i64),
+            Value::Number(number) => self.reply.integer(truncated(*number)),
             Value::String(text) => self.reply.bulk(&text.as_bytes()),
             Value::Boolean(true) => self.reply.integer(1),
             Value::Table(table) => self.table(table, depth + 1)?,
@@ -153,17 +161,16 @@ impl Writer {
         } else if let Some(number) = table.raw_get::<Value>("double")?.as_f64() {
             reply.double(number);
         } else if let Value::Table(map) = table.raw_get("map")? {
-            let pairs: Vec<(Value, Value)> = map.pairs().collect::<mlua::Result<_>>()?;
-            reply.map(pairs.len());
-            for (key, value) in pairs {
+            reply.map(count_pairs(self.meter, &map)?);
+            for pair in map.pairs::<Value, Value>() {
+                let (key, value) = pair?;
                 self.value(&key, depth)?;
                 self.value(&value, depth)?;
             }
         } else if let Value::Table(set) = table.raw_get("set")? {
-            let members: Vec<(Value, Value)> = set.pairs().collect::<mlua::Result<_>>()?;
-            reply.set(members.len());
-            for (member, _) in members {
-                self.value(&member, depth)?;
+            reply.set(count_pairs(self.meter, &set)?);
+            for pair in set.pairs::<Value, Value>() {
+                self.value(&pair?.0, depth)?;
             }
         } else if let Value::String(digits) = table.raw_get("big_number")? {
             reply.bulk(&digits.as_bytes());
@@ -178,16 +185,21 @@ impl Writer {
 
     /// As in Redis, a list ends where there is nothing.
     fn list(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
-        let mut elements = Vec::new();
-        loop {
-            match table.raw_get::<Value>(elements.len() + 1)? {
-                Value::Nil => break,
-                value => elements.push(value),
-            }
+        let mut length = 0;
+        while !table.raw_get::<Value>(length + 1)?.is_nil() {
+            self.meter.count(1)?;
+            length += 1;
         }
-        self.reply.array(elements.len());
-        elements.iter().try_for_each(|value| self.value(value, depth))
+        self.reply.array(length);
+        (1..=length).try_for_each(|place| self.value(&table.raw_get(place)?, depth))
     }
+}
+
+fn count_pairs(meter: &Meter, table: &Table) -> mlua::Result<usize> {
+    table.pairs::<Value, Value>().try_fold(0, |count, pair| {
+        meter.count(1)?;
+        pair.map(|_| count + 1)
+    })
 }
 
 /// The command that `redis.call` was given, as a client sends it; or why it is none.
@@ -201,7 +213,7 @@ pub(super) fn command(words: MultiValue) -> Result<Vec<u8>, types::Error> {
     for word in words {
         match word {
             Value::String(text) => encoder.bulk(&text.as_bytes()),
-            Value::Integer(number) => encoder.bulk(number.to_string().as_bytes()),
+            Value::Integer(number) => encoder.bulk(general(number as f64, 17).as_bytes()),
             Value::Number(number) => encoder.bulk(general(number, 17).as_bytes()),
             _ => {
                 let text = "Lua redis lib command arguments must be strings or integers";

@@ -1,26 +1,31 @@
 //! A script at work.
 
+use super::fiber::{Fiber, Order};
 use super::library::{Name, hex};
-use super::machine::{Machine, list, reason};
-use super::reply::{command, from_lua, to_lua};
+use super::machine::{Compiled, Machine, reason};
+use super::meter::Meter;
+use super::reply::from_lua;
 use super::{Idle, MOST_IDLE};
+use corosensei::CoroutineResult;
 use gateway::{Event, Run, ScriptCall};
-use mlua::{MultiValue, Thread, Value};
-use types::{Error, ErrorCode, ReplyBuf, ReplySink};
+use mlua::{Function, Value};
+use std::fmt;
+use std::rc::Rc;
+use types::{Error, ErrorCode, ReplyBuf};
 
-/// See the module. Its interpreter goes back to where it came from when it is dropped.
-#[derive(Debug)]
+/// See the module. Its interpreter goes back to where it came from when it has ended.
 pub(super) struct Script {
-    name: Name,
     is_read_only: bool,
-    only_line: Option<i64>,
     /// Both until it has ended.
-    at_work: Option<(Thread, Machine)>,
-    /// What the interpreter is given first.
-    given: Option<MultiValue>,
-    /// The version of the protocol in which the script reads the next reply.
-    version: i64,
+    at_work: Option<(Fiber, Machine)>,
     idle: Idle,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = self.at_work.as_ref().map(|(_, machine)| machine);
+        f.debug_struct("Script").field("machine", &machine).finish_non_exhaustive()
+    }
 }
 
 impl Script {
@@ -38,62 +43,83 @@ impl Script {
                 return Err(error);
             }
         };
-        machine.meter.restart();
-        let begun = (|| {
-            let thread = machine.thread()?;
-            let lua = &machine.lua;
-            let (keys, arguments) = (list(lua, &call.keys)?, list(lua, &call.arguments)?);
-            let given = [Value::Function(compiled.function), Value::Table(keys), Value::Table(arguments)];
-            Ok((thread, MultiValue::from_iter(given)))
-        })();
-        let (thread, given) = begun.map_err(|error: mlua::Error| Error::err(reason(&error)))?;
-        let at_work = Some((thread, machine));
-        Ok(Script {
-            name,
-            is_read_only: compiled.is_read_only,
-            only_line: compiled.only_line,
-            at_work,
-            given: Some(given),
-            version: 2,
-            idle,
-        })
+        let stack = machine.prepare(call).map_err(|error| Error::err(reason(&error)))?;
+        let is_read_only = compiled.is_read_only;
+        let (run, meter) = (machine.run.clone(), Rc::clone(&machine.meter));
+        let work = Work { run, meter, name, compiled };
+        let fiber = Fiber::with_stack(stack, move |yielder, order| match order {
+            Order::GoOn(_) => {
+                let meter = Rc::clone(&work.meter);
+                meter.switch.within(yielder, || work.run())
+            }
+            Order::Stop => Event::Fails(ended()),
+        });
+        Ok(Script { is_read_only, at_work: Some((fiber, machine)), idle })
     }
 
-    /// What the interpreter gives when it goes on: nothing if it pauses.
-    fn go_on(&mut self, answer: Option<&ReplyBuf>) -> mlua::Result<MultiValue> {
-        let Some((thread, machine)) = &self.at_work else { return Err(mlua::Error::CoroutineUnresumable) };
-        machine.meter.begin_slice();
-        let given = match (self.given.take(), answer) {
-            (Some(given), _) => given,
-            (None, Some(reply)) => MultiValue::from_iter([to_lua(&machine.lua, reply, self.version)?]),
-            (None, None) => MultiValue::new(),
-        };
-        let stands = thread.resume(given);
-        machine.meter.end_slice();
-        stands
-    }
-
-    /// What it has returned, or raised.
-    fn end(&self, values: MultiValue) -> Event {
-        let mut values = values.into_iter();
-        let is_done = values.next() == Some(Value::Boolean(true));
-        let value = values.next().unwrap_or(Value::Nil);
-        if let Some(limit) = self.limit() {
-            return Event::Fails(self.located(&format!("ERR {limit}"), None));
-        }
-        if !is_done {
-            return Event::Fails(self.raised(&value));
-        }
-        match from_lua(&value) {
-            Ok(reply) => Event::Ends(reply),
-            Err(error) => Event::Fails(Error::err(reason(&error))),
+    fn go_on(&mut self, order: Order) -> Event {
+        let Some((fiber, _)) = &mut self.at_work else { return Event::Fails(ended()) };
+        match fiber.resume(order) {
+            CoroutineResult::Yield(event) => event,
+            CoroutineResult::Return(event) => {
+                if let Some((fiber, mut machine)) = self.at_work.take() {
+                    machine.take_back(fiber.into_stack());
+                    put_back(machine, &self.idle);
+                }
+                event
+            }
         }
     }
+}
 
-    /// The limit that it has reached.
-    fn limit(&self) -> Option<String> {
-        let (_, machine) = self.at_work.as_ref()?;
-        machine.meter.is_used_up().then(|| machine.meter.limit())
+impl Run for Script {
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn resume(&mut self, answer: Option<ReplyBuf>) -> Event {
+        self.go_on(Order::GoOn(answer))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // Its stack is left as by an error that nothing catches.
+        if self.at_work.is_some() {
+            self.go_on(Order::Stop);
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::err("the script has ended")
+}
+
+/// What is done on a script's stack.
+struct Work {
+    /// The prelude's function that runs a script.
+    run: Function,
+    meter: Rc<Meter>,
+    name: Name,
+    compiled: Compiled,
+}
+
+impl Work {
+    fn run(self) -> Event {
+        self.meter.restart();
+        self.meter.only_line.set(self.compiled.only_line);
+        let result = self.run.call::<(bool, Value)>(&self.compiled.function);
+        if self.meter.is_used_up() {
+            return Event::Fails(self.located(&format!("ERR {}", self.meter.limit()), None));
+        }
+        match result {
+            Ok((true, value)) => match from_lua(&self.meter, &value) {
+                Ok(reply) => Event::Ends(reply),
+                Err(error) => Event::Fails(Error::err(reason(&error))),
+            },
+            Ok((false, value)) => Event::Fails(self.raised(&value)),
+            Err(error) => Event::Fails(self.located(&format!("ERR {}", reason(&error)), None)),
+        }
     }
 
     /// What it has raised, as the client is told.
@@ -117,53 +143,9 @@ impl Script {
     /// An error with the script and the line that it comes from. A call that is the last thing a function does leaves no
     /// trace of its line.
     fn located(&self, text: &str, line: Option<i64>) -> Error {
-        let line = line.or(self.only_line).map_or_else(String::new, |line| format!(":{line}"));
+        let line = line.or(self.compiled.only_line).map_or_else(String::new, |line| format!(":{line}"));
         let text = format!("{text} script: {}, on @user_script{line}.", hex(&self.name));
         Error::new(ErrorCode::Scripted, text)
-    }
-}
-
-impl Run for Script {
-    fn is_read_only(&self) -> bool {
-        self.is_read_only
-    }
-
-    fn resume(&mut self, answer: Option<&ReplyBuf>) -> Event {
-        let mut values = self.go_on(answer);
-        loop {
-            let mut given = match values {
-                Ok(given) => given,
-                Err(error) => {
-                    let text = self.limit().unwrap_or_else(|| reason(&error));
-                    return Event::Fails(self.located(&format!("ERR {text}"), None));
-                }
-            };
-            let ended = self.at_work.as_ref().is_none_or(|(thread, _)| thread.is_finished());
-            if ended {
-                return self.end(given);
-            }
-            let Some(version) = given.pop_front() else { return Event::Pauses };
-            self.version = version.as_integer().unwrap_or(2);
-            match command(given) {
-                Ok(command) => return Event::Asks(command),
-                Err(error) => {
-                    let mut refusal = ReplyBuf::new();
-                    refusal.error(&error);
-                    values = self.go_on(Some(&refusal));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Script {
-    fn drop(&mut self) {
-        let Some((thread, mut machine)) = self.at_work.take() else { return };
-        self.given = None;
-        machine.take_back(thread);
-        if !machine.meter.is_used_up() {
-            put_back(machine, &self.idle);
-        }
     }
 }
 

@@ -14,8 +14,9 @@
 //!
 //! Deviations: of an integer of more than 8 bytes only the 8 lowest count; `size` refuses letters that are no format.
 
-use super::bit::{Arguments, Number, define, whole_or_float};
+use super::arguments::{Arguments, define};
 use super::cmsgpack::Output;
+use super::number::truncated;
 use mlua::{Error, Lua, LuaString, MultiValue, Table, Value};
 
 /// The largest integer, in bytes.
@@ -23,7 +24,7 @@ const MAX_INTEGER: usize = 32;
 /// What `!` without a number aligns to.
 const ALIGNMENT: usize = 8;
 /// How many values `unpack` returns.
-const MAX_RESULTS: usize = 8000;
+const MAX_RESULTS: usize = 7000;
 
 /// The library.
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
@@ -145,7 +146,7 @@ fn pack(arguments: &Arguments) -> mlua::Result<LuaString> {
     let text = arguments.string(1)?;
     let text = text.as_bytes();
     let mut format = Format::new(arguments, &text);
-    let (mut output, mut length, mut argument) = (Output::default(), 0, 2);
+    let (mut output, mut length, mut argument) = (Output::new(arguments.meter), 0, 2);
     while let Some(part) = format.next(length)? {
         output.extend(&[0; MAX_INTEGER][..part.padding])?;
         length += part.padding + part.size;
@@ -154,12 +155,12 @@ fn pack(arguments: &Arguments) -> mlua::Result<LuaString> {
             Kind::Nothing => output.extend(&[0])?,
             Kind::Integer { .. } => {
                 let number = match arguments.number(argument)? {
-                    Number::Float(number) if number >= 0.0 => number as u64,
-                    number => number.to_integer().cast_unsigned(),
+                    number if number >= 0.0 => number as u64,
+                    number => truncated(number).cast_unsigned(),
                 };
                 bytes[..8].copy_from_slice(&number.to_le_bytes());
             }
-            Kind::Float => match (arguments.number(argument)?.to_float(), part.size) {
+            Kind::Float => match (arguments.number(argument)?, part.size) {
                 (number, 4) => bytes[..4].copy_from_slice(&(number as f32).to_le_bytes()),
                 (number, _) => bytes[..8].copy_from_slice(&number.to_le_bytes()),
             },
@@ -254,8 +255,8 @@ fn float(format: &Format, bytes: &[u8]) -> Value {
     let mut bytes = bytes.to_vec();
     format.order(&mut bytes);
     match (bytes.first_chunk(), bytes.first_chunk()) {
-        (_, Some(bytes)) => whole_or_float(f64::from_le_bytes(*bytes)),
-        (Some(bytes), None) => whole_or_float(f32::from_le_bytes(*bytes).into()),
+        (_, Some(bytes)) => Value::Number(f64::from_le_bytes(*bytes)),
+        (Some(bytes), None) => Value::Number(f32::from_le_bytes(*bytes).into()),
         (None, None) => Value::Nil,
     }
 }
@@ -375,7 +376,7 @@ mod tests {
                         values[#values + 1] = math.random(-128, 127)
                     end
                 end
-                local packed = struct.pack(format, table.unpack(values))
+                local packed = struct.pack(format, unpack(values))
                 local read = { struct.unpack(format, packed) }
                 if table.remove(read) ~= #packed + 1 then return format end
                 local place = 0

@@ -5,10 +5,10 @@
 //! snapshot, which is what all of them had received when they told it last, and what the session depends on: it waits for that
 //! only, never because one partition is ahead of another one.
 
-use super::{Coordinator, millis};
 use super::ask::{Planned, What};
 use super::running::{Kind, Running};
 use super::session::Watch;
+use super::{Coordinator, millis};
 use crate::stable::{Mutant, Node, Times};
 use datatypes::{Operation, key};
 use protocol::{Now, Outputs};

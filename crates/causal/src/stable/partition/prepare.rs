@@ -240,7 +240,8 @@ impl<S: Times> Partition<S> {
                     let deed = Deed { whole: true, ..Deed::default() };
                     // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
                     if self.has_expired_since(hash, &part.key, *at_millis, terms.now_millis)
-                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)? {
+                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)?
+                    {
                         return Err(Vote::Touched);
                     }
                     deed

@@ -2,8 +2,8 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
-    SlowCommand, Statistics,
+    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause,
+    Safety, SlowCommand, Statistics,
 };
 use protocol::{Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};

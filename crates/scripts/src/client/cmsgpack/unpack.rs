@@ -1,13 +1,16 @@
 //! Reading MessagePack.
 
-use super::super::bit::{Arguments, whole_or_float};
+use super::super::arguments::Arguments;
+use super::super::meter::Meter;
 use mlua::{Error, Lua, MultiValue, Table, Value};
 use rmp::Marker;
 
-/// How deep tables may be nested: about as in Redis, where the stack ends.
-const MAX_DEPTH: usize = 4000;
+/// How deep tables may be nested. The interpreter lets its host hold some thousands of values.
+const MAX_DEPTH: usize = 2000;
+/// How many instructions a value counts that is read.
+const VALUE: u64 = 5;
 /// How many values are returned.
-const MAX_RESULTS: usize = 8000;
+const MAX_RESULTS: usize = 7000;
 
 /// Values from an offset on, at most so many; both zero stands for all. Unless it is all, the place of the rest comes
 /// first, which is -1 if there is none.
@@ -25,7 +28,7 @@ pub(super) fn unpack(arguments: &Arguments, limit: i64, offset: i64) -> mlua::Re
         return Err(Error::runtime(text));
     };
     let is_all = most == 0 && start == 0;
-    let mut input = Input { lua: arguments.lua, rest };
+    let mut input = Input { lua: arguments.lua, meter: arguments.meter, rest };
     let mut values = MultiValue::new();
     while !input.rest.is_empty() && (is_all || values.len() < most) {
         if values.len() == MAX_RESULTS {
@@ -45,6 +48,7 @@ pub(super) fn unpack(arguments: &Arguments, limit: i64, offset: i64) -> mlua::Re
 /// Bytes that values are read from.
 struct Input<'b> {
     lua: &'b Lua,
+    meter: &'b Meter,
     rest: &'b [u8],
 }
 
@@ -100,6 +104,7 @@ impl<'b> Input<'b> {
     fn value(&mut self) -> mlua::Result<Value> {
         let mut open: Vec<Open> = Vec::new();
         loop {
+            self.meter.count(VALUE)?;
             let mut value = match self.start()? {
                 Start::Whole(value) => value,
                 Start::Table(0, _) => Value::Table(self.lua.create_table()?),
@@ -139,8 +144,8 @@ impl<'b> Input<'b> {
             Marker::I8 => Value::Integer(i8::from_be_bytes(self.array()?).into()),
             Marker::I16 => Value::Integer(i16::from_be_bytes(self.array()?).into()),
             Marker::I32 => Value::Integer(i32::from_be_bytes(self.array()?).into()),
-            Marker::F32 => whole_or_float(f32::from_be_bytes(self.array()?).into()),
-            Marker::F64 => whole_or_float(f64::from_be_bytes(self.array()?)),
+            Marker::F32 => Value::Number(f32::from_be_bytes(self.array()?).into()),
+            Marker::F64 => Value::Number(f64::from_be_bytes(self.array()?)),
             Marker::FixStr(length) => self.string(length.into())?,
             Marker::Str8 => self.length::<1>().and_then(|length| self.string(length))?,
             Marker::Str16 => self.length::<2>().and_then(|length| self.string(length))?,
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        let script = r"type(cmsgpack.unpack(('\145'):rep(3900) .. '\1'))";
+        let script = r"type(cmsgpack.unpack(('\145'):rep(1900) .. '\1'))";
         assert_eq!(shown("cmsgpack", library, script), "table");
         for script in
             [r"cmsgpack.unpack(('\145'):rep(10000000))", r"cmsgpack.unpack(('\129\1'):rep(1000000))"]
