@@ -75,7 +75,7 @@ impl Comparison {
             of.get(of.len() / 2).map(|measured| (*measured).clone())
         });
         let medians: Vec<Measured> = medians.collect();
-        let ratios = protocols.iter().skip(1).map(|other| ratios(&rounds, protocols[0], *other)).collect();
+        let ratios = protocols.iter().skip(1).map(|other| ratios(&rounds, protocols[0], other)).collect();
         Comparison { medians, ratios, rounds }
     }
 }
