@@ -4,7 +4,7 @@
 use crate::solo::for_all;
 use crate::solo::traffic::{Call, KEYS, Traffic, perform, traffic};
 use crate::solo::world::{START_MILLIS, World, shown};
-use datatypes::{Cell, Context, Operation, apply, dict, key, prepare, set as sets};
+use datatypes::{Cell, Context, Operation, apply, dict, key, prepare, scored_set, set as sets};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -96,6 +96,8 @@ fn is_random(call: &Call) -> bool {
     matches!(
         call.operation,
         Operation::Set(sets::Operation::Pop { .. } | sets::Operation::Random { .. })
+            | Operation::Dict(dict::Operation::Random { .. })
+            | Operation::ScoredSet(scored_set::Operation::Random { .. })
             | Operation::UidGenerator(_)
     )
 }
