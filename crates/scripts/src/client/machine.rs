@@ -171,7 +171,11 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
     let protected_call = move |lua: &Lua, words| to_lua(lua, &asking, &ask(&asking, words)?, shown.get());
     define("pcall", lua.create_function(protected_call)?)?;
-    define("set_version", lua.create_function(move |_, wanted| Ok(version.set(wanted)))?)?;
+    let set_version = move |_: &Lua, wanted| {
+        version.set(wanted);
+        Ok(())
+    };
+    define("set_version", lua.create_function(set_version)?)?;
     let watched = Rc::clone(meter);
     define("count", lua.create_function(move |_, steps: f64| watched.count(steps as u64))?)?;
     let watched = Rc::clone(meter);
