@@ -130,14 +130,19 @@ fn a_script_asks_for_commands_wherever_it_is() {
         ("local t = '' table.foreach({1}, function() t = redis.call('GET', 'k') end) return t", "r"),
     ] {
         let mut run = begin(&mut scripts, source);
-        let mut event = run.resume(None);
-        let mut asked = 0;
-        while let Event::Asks(_) = event {
-            let mut reply = ReplyBuf::new();
-            reply.bulk(b"r");
-            asked += 1;
-            event = run.resume(Some(reply));
-        }
+        let (mut asked, mut answer) = (0, None);
+        let event = loop {
+            match run.resume(answer.take()) {
+                Event::Pauses => {}
+                Event::Asks(_) => {
+                    let mut reply = ReplyBuf::new();
+                    reply.bulk(b"r");
+                    asked += 1;
+                    answer = Some(reply);
+                }
+                event => break event,
+            }
+        };
         assert_eq!(shown(event), expected, "{source}");
         assert!(asked > 0, "{source}");
     }

@@ -8,8 +8,8 @@
 -- line of this file is told with the script's (`text_of`).
 
 local host, text, cjson, cmsgpack, bit, struct = ...
-local ask, count, line, text_of, is_used_up, is_native =
-  host.ask, host.count, host.line, host.text_of, host.is_used_up, host.is_native
+local count, line, text_of, is_used_up, is_native =
+  host.count, host.line, host.text_of, host.is_used_up, host.is_native
 local getmetatable, setmetatable, rawget, rawset, next, pairs = getmetatable, setmetatable, rawget, rawset, next, pairs
 local error, pcall, xpcall, select, type, tostring, unpack = error, pcall, xpcall, select, type, tostring, unpack
 local load, setfenv, collectgarbage, floor = load, setfenv, collectgarbage, math.floor
@@ -335,26 +335,11 @@ end
 
 -- Redis -----------------------------------------------------------------------------------------------------------------
 
--- Which protocol's replies the script asked for.
-local version
-
 local function located(reason)
   if rawget(reason, "line") == nil then
     reason.source, reason.line = "@user_script", line()
   end
   return reason
-end
-
-local function protected_redis_call(...)
-  return ask(version, ...)
-end
-
-local function redis_call(...)
-  local answer = ask(version, ...)
-  if type(answer) == "table" and rawget(answer, "err") ~= nil then
-    error(located(answer), 0)
-  end
-  return answer
 end
 
 local function fail_with(reason)
@@ -371,8 +356,8 @@ end
 local REPL_ALL = 3
 
 local redis = {
-  call = redis_call,
-  pcall = protected_redis_call,
+  call = host.call,
+  pcall = host.pcall,
   error_reply = function(...)
     local reason, wrong = argument_of(select("#", ...), ...)
     return wrong or { err = host.error_text(reason) }
@@ -411,13 +396,13 @@ local redis = {
     if wanted ~= 2 and wanted ~= 3 then
       fail_with("RESP version must be 2 or 3.")
     end
-    version = wanted
+    host.set_version(wanted)
   end,
   acl_check_cmd = function(...)
     if select("#", ...) == 0 then
       fail_with("Please specify at least one argument for this redis lib call")
     end
-    local known = ask(2, "COMMAND", "INFO", (...))
+    local known = host.pcall("COMMAND", "INFO", (...))
     if not known[1] then
       fail_with("Invalid command passed to redis.acl_check_cmd()")
     end
@@ -474,7 +459,7 @@ local function fail(reason)
 end
 
 local function run(script)
-  version = 2
+  host.set_version(2)
   return xpcall(script, fail)
 end
 

@@ -12,10 +12,11 @@ use mlua::chunk::ChunkMode;
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
 };
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
-use types::{ReplyBuf, ReplySink};
+use types::{Reply, ReplyBuf, ReplySink};
 
 /// How much memory an interpreter may use, in bytes.
 const MEMORY: usize = 64 << 20;
@@ -174,8 +175,17 @@ fn split(source: &[u8]) -> Result<(bool, &[u8]), types::Error> {
 fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     let define = |name: &str, function: Function| host.raw_set(name, function);
-    let watched = Rc::clone(meter);
-    define("ask", lua.create_function(move |lua, words| ask(lua, &watched, words))?)?;
+    let version = Rc::new(Cell::new(2));
+    let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
+    define("call", lua.create_function(move |lua, words| call(lua, &asking, shown.get(), words))?)?;
+    let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
+    let protected_call = move |lua: &Lua, words| to_lua(lua, &asking, &ask(&asking, words)?, shown.get());
+    define("pcall", lua.create_function(protected_call)?)?;
+    let set_version = move |_: &Lua, wanted| {
+        version.set(wanted);
+        Ok(())
+    };
+    define("set_version", lua.create_function(set_version)?)?;
     let watched = Rc::clone(meter);
     define("count", lua.create_function(move |_, steps: f64| watched.count(steps as u64))?)?;
     let watched = Rc::clone(meter);
@@ -191,18 +201,49 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     Ok(host)
 }
 
-/// Asks for a command, given the version of the protocol that the reply is shown in, and waits for the reply.
-fn ask(lua: &Lua, meter: &Meter, mut words: MultiValue) -> mlua::Result<Value> {
-    let version = words.pop_front().and_then(|version| version.as_integer()).unwrap_or(2);
-    let reply = match command(words) {
-        Ok(command) => meter.wait(Event::Asks(command))?.unwrap_or_default(),
+/// Asks for a command, and waits for the reply.
+fn ask(meter: &Meter, words: MultiValue) -> mlua::Result<ReplyBuf> {
+    match command(words) {
+        Ok(command) => Ok(meter.wait(Event::Asks(command))?.unwrap_or_default()),
         Err(error) => {
             let mut refusal = ReplyBuf::new();
             refusal.error(&error);
-            refusal
+            Ok(refusal)
         }
+    }
+}
+
+/// An error reply that `redis.call` raises, and the line of the call.
+#[derive(Debug)]
+struct Refused(String, Option<usize>);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// `redis.call`. It is no function of Lua, which would hide the line that it is called at in `return redis.call(...)`.
+fn call(lua: &Lua, meter: &Meter, version: i64, words: MultiValue) -> mlua::Result<Value> {
+    let reply = ask(meter, words)?;
+    match reply.first() {
+        Some(Reply::Error(error)) => Err(Error::external(Refused(error.to_string(), line(lua)))),
+        _ => to_lua(lua, meter, &reply, version),
+    }
+}
+
+/// What a script catches of this error: a table of an error reply, a text of others.
+fn caught(lua: &Lua, error: &Error) -> mlua::Result<Value> {
+    let Some(Refused(text, line)) = error.downcast_ref() else {
+        return lua.create_string(reason(error)).map(Value::String);
     };
-    to_lua(lua, meter, &reply, version)
+    let table = lua.create_table()?;
+    table.raw_set("err", text.as_str())?;
+    table.raw_set("source", CHUNK)?;
+    table.raw_set("line", *line)?;
+    Ok(Value::Table(table))
 }
 
 fn log(_: &Lua, (level, text): (i64, LuaString)) -> mlua::Result<()> {
@@ -228,10 +269,10 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// The text of an error that a script catches. One of a function of the prelude arose where the script called that.
+/// What a script catches of what was raised. An error of a function of the prelude arose where the script called that.
 fn text_of(lua: &Lua, raised: &Value) -> Value {
     let text = match raised {
-        Value::Error(error) => reason(error),
+        Value::Error(error) => return caught(lua, error).unwrap_or(Value::Nil),
         Value::String(text) => match located_in_prelude(&text.as_bytes()) {
             Some(text) => match line(lua) {
                 Some(line) => format!("user_script:{line}: {text}"),
