@@ -42,7 +42,7 @@ const PROTOCOLS: &[&str] = &[
 /// The protocols that users get unless they choose another: twice as many seeds.
 const DEFAULTS: &[&str] = &["tapir", "wren"];
 /// Baselines for measurements: a quarter as many, as they share most of their code with the others.
-const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc", "log"];
+const BASELINES: &[&str] = &["cure", "h-cure", "bpr", "nocc"];
 /// The first seed that brings rare features; `test` takes one below.
 pub const RARE: u64 = 10_000_000;
 /// Seeds per protocol of a quick run.

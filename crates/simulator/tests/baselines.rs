@@ -35,21 +35,6 @@ fn a_forgotten_bound_is_caught() {
     assert_caught::<Cure>("cure", 12..=61, Mutant::BoundNotRemembered);
 }
 
-#[test]
-fn log_keeps_its_promise() {
-    assert_keeps_its_promise("log", &options(1, 4));
-}
-
-/// A log goes on before what it lacks of a third region's.
-#[test]
-fn a_log_without_its_order_is_caught() {
-    let mutant = cops::Mutant::ChecksSkipped;
-    mistakes::assert_caught(&Bug::new("log", mutant, &[], 1..=40), cops::Mutants::from(mutant), |mutants| {
-        let usual = cops::Options { conflict_bytes: 0, ..cops::Options::default() };
-        CopsDeployment::new(cops::Options { serialized: true, mutants, ..usual })
-    });
-}
-
 /// As in the code that the thesis measured, where what commits is read from the next application on.
 #[test]
 fn reads_that_wait_for_applications_keep_the_promise_too() {
@@ -66,6 +51,22 @@ fn reads_that_wait_for_applications_keep_the_promise_too() {
 /// A long run.
 mod soak {
     use super::*;
+
+    /// LOG has seeds that take minutes.
+    #[test]
+    fn log_keeps_its_promise() {
+        assert_keeps_its_promise("log", &options(1, 4));
+    }
+
+    /// A log goes on before what it lacks of a third region's.
+    #[test]
+    fn a_log_without_its_order_is_caught() {
+        let mutant = cops::Mutant::ChecksSkipped;
+        mistakes::assert_caught(&Bug::new("log", mutant, &[], 1..=40), cops::Mutants::from(mutant), |mutants| {
+            let usual = cops::Options { conflict_bytes: 0, ..cops::Options::default() };
+            CopsDeployment::new(cops::Options { serialized: true, mutants, ..usual })
+        });
+    }
 
     /// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
     #[test]
