@@ -182,8 +182,7 @@ TEMPLATES = {
         ZREMRANGEBYLEX <zset> <lex> <lex>
         ZPOPMIN <zset> {<count>|}
         ZPOPMAX <zset> {<count>|}
-        ZRANK <zset> <member> WITHSCORE
-        ZREVRANK <zset> <member> {WITHSCORE|WITHSCORES|}
+        ZREVRANK <zset> <member>
         ZRANDMEMBER <zset> {<count>|-3|} {WITHSCORES|}
         ZSCAN <zset> {0|<count>} {MATCH <pattern>|} {COUNT <count>|}
         ZMPOP {1 <zset>|2 <zset> <zset>|<count> <zset>+} {MIN|MAX} {COUNT <count>|}

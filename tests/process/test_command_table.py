@@ -19,6 +19,7 @@ MISSING = {
     "debug": set(),
     "latency": set(),
     "memory": set(),
+    "object": set(),
     "module": {"load", "loadex", "unload"},
     "slowlog": set(),
     "script": {"debug", "kill"},
