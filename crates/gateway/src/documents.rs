@@ -246,7 +246,8 @@ mod tests {
         let documents = Documents::read();
         assert_eq!(documents.0.keys().copied().collect::<Vec<_>>(), names);
         for (name, document) in &documents.0 {
-            let known = ["arguments", "complexity", "deprecated", "doc_flags", "flags", "history", "keys", "tips"];
+            let known =
+                ["arguments", "complexity", "deprecated", "doc_flags", "flags", "history", "keys", "tips"];
             assert!(document.0.iter().all(|(field, _)| known.contains(field)), "{name}");
             // Redis says nothing of LOLWUT's.
             assert_eq!(document.all("complexity").count(), usize::from(*name != "lolwut"), "{name}");

@@ -62,10 +62,14 @@ mod soak {
     #[test]
     fn a_log_without_its_order_is_caught() {
         let mutant = cops::Mutant::ChecksSkipped;
-        mistakes::assert_caught(&Bug::new("log", mutant, &[], 1..=40), cops::Mutants::from(mutant), |mutants| {
-            let usual = cops::Options { conflict_bytes: 0, ..cops::Options::default() };
-            CopsDeployment::new(cops::Options { serialized: true, mutants, ..usual })
-        });
+        mistakes::assert_caught(
+            &Bug::new("log", mutant, &[], 1..=40),
+            cops::Mutants::from(mutant),
+            |mutants| {
+                let usual = cops::Options { conflict_bytes: 0, ..cops::Options::default() };
+                CopsDeployment::new(cops::Options { serialized: true, mutants, ..usual })
+            },
+        );
     }
 
     /// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
