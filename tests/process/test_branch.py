@@ -412,7 +412,7 @@ def slow_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", str(library))
 
 
-@pytest.mark.parametrize("durability", ["everysec", "always"])
+@pytest.mark.parametrize("durability", ["everysec", pytest.param("always", marks=pytest.mark.soak)])
 def test_what_was_answered_while_the_disk_synced_outlives_the_process(slow_disk, durability):
     with Cluster(3, 1, "--model", "branch", "--durability", durability) as cluster:
         for _ in range(3):

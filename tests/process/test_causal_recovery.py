@@ -29,7 +29,7 @@ def partitions(client: redis.Redis, keyspace: str = "default") -> list[str]:
     return about["partitions_here"]
 
 
-@pytest.mark.parametrize("durability", ["always", "everysec"])
+@pytest.mark.parametrize("durability", [pytest.param("always", marks=pytest.mark.soak), "everysec"])
 def test_a_process_that_lost_its_data_takes_it_from_the_other_region(durability):
     with Cluster(2, 2, "--model", "causal", "--durability", durability) as cluster:
         keys = {f"lost:{number}": "x" * 100 + str(number) for number in range(500)}

@@ -367,7 +367,7 @@ def test_lines_that_make_no_sense_are_answered(strict):
     [
         pytest.param("always", "", "optimistic", marks=pytest.mark.soak),
         ("everysec", BUSY, "optimistic"),
-        ("always", BUSY, "locking"),
+        pytest.param("always", BUSY, "locking", marks=pytest.mark.soak),
         pytest.param("everysec", "", "occ", marks=pytest.mark.soak),
     ],
 )
@@ -515,7 +515,7 @@ def test_a_far_region_delays_nobody():
             cluster.do("delay a b 0ms")
 
 
-@pytest.mark.parametrize("durability", ["always", "everysec"])
+@pytest.mark.parametrize("durability", [pytest.param("always", marks=pytest.mark.soak), "everysec"])
 def test_a_partition_is_killed_and_comes_back(durability):
     with Cluster(2, 2, "--model", "causal", "--durability", durability, config=BUSY) as cluster:
         keys = [f"partition:{number}" for number in range(20)]

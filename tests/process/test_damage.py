@@ -91,7 +91,7 @@ def files(data: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in data.iterdir()}
 
 
-@pytest.mark.parametrize("durability", ["always", "everysec"])
+@pytest.mark.parametrize("durability", [pytest.param("always", marks=pytest.mark.soak), "everysec"])
 def test_a_damaged_log_is_refused_and_accepted_only_with_a_list_of_what_goes(durability):
     with Anabranch(durability, CONFIG) as server:
         with server.client() as client:

@@ -320,7 +320,7 @@ class OneSmallDisk:
         return {("default", key): value for key, value in acknowledged.items()}
 
 
-@pytest.fixture(params=["always", "everysec"])
+@pytest.fixture(params=[pytest.param("always", marks=pytest.mark.soak), "everysec"])
 def one_small_disk(request):
     with OneSmallDisk(request.param) as it:
         yield it

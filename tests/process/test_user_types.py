@@ -196,7 +196,7 @@ def cluster():
         yield cluster
 
 
-@pytest.mark.parametrize("concurrency", ["optimistic", "locking"])
+@pytest.mark.parametrize("concurrency", [pytest.param("optimistic", marks=pytest.mark.soak), "locking"])
 def test_a_cluster_keeps_types_everywhere(cluster, concurrency):
     nodes = list(cluster)
     with nodes[0].client() as client:
