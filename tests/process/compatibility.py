@@ -270,9 +270,10 @@ MODELS = ("strict", "causal", "branch")
 HEADER = """\
 # Commands under each model
 
-Made by `tests/process/test_compatibility.py`, which makes each call of `tests/process/compatibility.py` in a keyspace of each
-model and on Redis, and compares the replies. *exact*: the reply is that of Redis. *ours*: Redis 7.0 has no such command.
-*differs*: in a way that is intended. *refused*: with this error. A rule in brackets says what comes of concurrent writes.
+`tests/process/test_compatibility.py` makes this page: it makes each call of
+`tests/process/compatibility.py` in a keyspace of each model and on Redis, and compares the replies.
+*exact*: the reply is that of Redis. *ours*: Redis 7.0 has no such command. *differs*: in a way that
+is intended. *refused*: with this error. A rule in brackets says what comes of concurrent writes.
 
 | rule | causal: two regions write at once | branch: two heads are merged |
 |---|---|---|

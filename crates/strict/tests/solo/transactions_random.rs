@@ -112,10 +112,13 @@ fn comparable(asked: &Asked, told: &str) -> Vec<u8> {
     };
     let is_unordered = match &call.operation {
         Operation::Key(operation) => matches!(operation, key::Operation::Copy | key::Operation::Take),
-        Operation::Set(operation) => matches!(operation, sets::Operation::Members),
+        Operation::Set(operation) => {
+            matches!(operation, sets::Operation::Members | sets::Operation::Scan { .. })
+        }
+        Operation::ScoredSet(operation) => matches!(operation, scored_set::Operation::Scan { .. }),
         Operation::Dict(operation) => {
             use dict::Operation as O;
-            matches!(operation, O::GetAll | O::Fields | O::Values)
+            matches!(operation, O::GetAll | O::Fields | O::Values | O::Scan { .. })
         }
         _ => false,
     };
