@@ -88,7 +88,7 @@ impl Point {
         let (from, to) = (radians(self.latitude), radians(other.latitude));
         let half_latitude = ((to - from) / 2.0).sin();
         let a = half_latitude * half_latitude + from.cos() * to.cos() * half_longitude * half_longitude;
-        2.0 * EARTH_RADIUS * a.sqrt().asin()
+        2.0 * EARTH_RADIUS * a.sqrt().min(1.0).asin()
     }
 }
 

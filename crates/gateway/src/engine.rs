@@ -185,7 +185,8 @@ impl<'e, H: Host> Engine<'e, H> {
         self.host.submit(keyspace, batch, &mut replies);
         replies.encoder.end_reply();
         let next = replies.next;
-        let written = connection.output.len() - before;
+        // What the client does not want is written, too.
+        let written = connection.output.len() - before + connection.discarded.len();
         connection.plan_piece(batch_len, written, self.gateway.config.max_output_bytes);
         batch.clear();
         next == end || self.take_in_order(next, end)

@@ -299,6 +299,10 @@ impl Gateway {
                     connection.activity = Activity::Idle;
                     self.news.push(id);
                 }
+                // The pause may have been prolonged.
+                Activity::Held { paused: true, .. } => {
+                    connection.activity = Activity::Held { until: pause.until, paused: true };
+                }
                 _ => {}
             }
             self.put_back(connection);

@@ -141,6 +141,8 @@ pub(crate) struct Queue {
 pub(crate) const FIRST_PIECE: usize = 8;
 /// The most operations of a piece: enough to hide the time that memory takes.
 const MAX_PIECE: usize = 64;
+/// So much memory is kept for replies that the client does not want.
+const KEPT_BYTES: usize = 1 << 20;
 
 impl Connection {
     /// The numbers of the replies of a keyspace that it waits for.
@@ -165,6 +167,7 @@ impl Connection {
     #[inline]
     pub(crate) fn encoder(&mut self) -> Writer<'_> {
         self.discarded.clear();
+        self.discarded.shrink_to(KEPT_BYTES);
         Writer::new((&mut self.output, &mut self.discarded), self.session.version, &mut self.tally)
     }
 }

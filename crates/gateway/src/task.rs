@@ -96,6 +96,15 @@ impl<H: Host> Engine<'_, H> {
 
     /// Does the task.
     pub(crate) fn finish(&mut self, task: Task, reply: ReplyBuf) {
+        match &task {
+            Task::Forward(_) | Task::Exec(_) | Task::Sequence(_) => {
+                self.connection.tally.replies_on_data += 1
+            }
+            Task::Combine { combine, len } => {
+                self.connection.tally.replies_on_data += combine.commands(*len) as u64;
+            }
+            Task::Ignore | Task::FlushAll { .. } => {}
+        }
         match task {
             Task::Forward(after) => {
                 let error = reply.as_error();
@@ -111,7 +120,6 @@ impl<H: Host> Engine<'_, H> {
             }
             Task::Ignore => {}
             Task::Combine { combine, len } => {
-                self.connection.tally.replies_on_data += 1;
                 let mut encoder = self.connection.encoder();
                 match whole_error(&reply, len) {
                     Some(error) => (0..combine.commands(len)).for_each(|_| encoder.error(&error)),

@@ -10,8 +10,10 @@ use types::Instant as ProcessTime;
 
 /// How long a client may take to authenticate.
 pub(crate) const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
-/// How many clients that have not authenticated there are at most, beside those that are served.
+/// How many clients that have not authenticated there are at most, beside those that are served: those that have had a moment.
+/// Of others twice as many, so that many may come at once.
 pub(crate) const MOST_UNAUTHENTICATED: usize = 128;
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 /// How often the same thing is logged at most.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 

@@ -31,6 +31,10 @@ impl Recent {
         if self.0.back().is_some_and(|(last, _)| now - *last < SAMPLE_EVERY) {
             return;
         }
+        // The statistics were reset.
+        if self.0.back().is_some_and(|(_, last)| sums[0] < last[0]) {
+            self.0.clear();
+        }
         self.0.push_back((now, sums));
         while self.0.front().is_some_and(|(first, _)| now - *first > LOOK_BACK) {
             self.0.pop_front();
@@ -41,7 +45,7 @@ impl Recent {
     fn is_unavailable(&self, [answered, unavailable]: [u64; 2]) -> bool {
         let [answered_before, unavailable_before] = self.0.front().map_or([0; 2], |(_, sums)| *sums);
         let refused = unavailable - unavailable_before.min(unavailable);
-        refused > 0 && answered.saturating_sub(answered_before) <= refused
+        refused > 0 && answered >= answered_before && answered - answered_before <= refused
     }
 }
 

@@ -221,8 +221,10 @@ impl Host for WorkerHost {
             if self.process.journal.is_none() {
                 return replies.reply(id).error(&nothing_to_save());
             }
+            // Nobody looks for who waits in between.
+            let mut savers = self.process.savers.lock();
             let number = self.process.view.want_checkpoint();
-            return self.process.savers.lock().push((id, number));
+            return savers.push((id, number));
         }
         let outcome = self.administer_now(&command);
         if let (Ok(()), Administration::HotKeys { name, count, reset, local }) = (&outcome, &command) {

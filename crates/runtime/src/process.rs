@@ -152,11 +152,10 @@ impl Process {
 
     /// A checkpoint was taken, or could not be: tells those who wait for it.
     pub(crate) fn answer_savers(&self, outcome: Result<(), Error>) {
+        let mut savers = self.savers.lock();
         let installed = self.view.installed_checkpoint();
         let done = |(_, number): &mut (RequestId, u64)| outcome.is_err() || *number <= installed;
-        let replies: Vec<(RequestId, ReplyBuf)> = self
-            .savers
-            .lock()
+        let replies: Vec<(RequestId, ReplyBuf)> = savers
             .extract_if(.., done)
             .map(|(id, _)| {
                 let mut reply = ReplyBuf::new();
@@ -164,6 +163,7 @@ impl Process {
                 (id, reply)
             })
             .collect();
+        drop(savers);
         if !replies.is_empty() {
             self.hand_out(replies, Gate::OPEN);
         }

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const BACKLOG: i32 = 1024;
 /// How long an orderly end waits for workers.
 const STUCK_WORKERS_END: Duration = Duration::from_secs(7);
+/// How much longer, once the log is synced.
+const SYNCED_WORKERS_END: Duration = Duration::from_secs(1);
 /// How often it is looked whether the process was asked to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -90,6 +92,16 @@ impl Server {
         let deadline = Instant::now() + STUCK_WORKERS_END;
         while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.workers.iter().any(|worker| !worker.is_finished())
+            && let Some(journal) = &self.process.journal
+        {
+            // A worker that waits for a slow disk is not stuck.
+            journal.sync_all();
+            let deadline = Instant::now() + SYNCED_WORKERS_END;
+            while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         if self.workers.iter().any(|worker| !worker.is_finished()) {
             end_without_workers(&self.process);

@@ -4,7 +4,7 @@ mod replicated;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
-use crate::guard::{AUTHENTICATION_TIME, DENIED, MOST_UNAUTHENTICATED, is_local};
+use crate::guard::{AUTHENTICATION_TIME, DENIED, MOMENT, MOST_UNAUTHENTICATED, is_local};
 use crate::health;
 use crate::host::{WorkerHost, answer};
 use crate::journal::Journal;
@@ -277,8 +277,11 @@ impl Worker {
             is_open && !gateway.is_admitted(*id)
         };
         self.unauthenticated.retain(waits);
+        let is_over = |waiting: usize, age: Duration| {
+            age >= AUTHENTICATION_TIME || (waiting > most && age >= MOMENT) || waiting > 2 * most
+        };
         while let Some((token, id, opened)) = self.unauthenticated.front().copied()
-            && (self.unauthenticated.len() > most || self.host.now.instant - opened >= AUTHENTICATION_TIME)
+            && is_over(self.unauthenticated.len(), self.host.now.instant - opened)
         {
             self.unauthenticated.pop_front();
             if let Some(client) = self.gateway.client(id) {

@@ -53,7 +53,7 @@ pub(super) fn random(
     } else {
         sink.array(replied)
     }
-    let mut reply = |entry: Option<(&[u8], &[u8])>| {
+    let reply = |entry: Option<(&[u8], &[u8])>, sink: &mut dyn ReplySink| {
         let (field, value) = entry.unwrap_or_default();
         if values {
             sink.pair();
@@ -64,10 +64,17 @@ pub(super) fn random(
         }
     };
     match count {
-        ..0 => (0..asked).for_each(|_| reply(state.random(random))),
-        _ if replied == state.len() => state.iter().for_each(|entry| reply(Some(entry))),
+        ..0 => {
+            for _ in 0..asked {
+                reply(state.random(random), sink);
+                if sink.is_full() {
+                    break;
+                }
+            }
+        }
+        _ if replied == state.len() => state.iter().for_each(|entry| reply(Some(entry), sink)),
         _ => sample(state.len(), replied, random)
             .into_iter()
-            .for_each(|position| reply(state.entry_at(position))),
+            .for_each(|position| reply(state.entry_at(position), sink)),
     }
 }

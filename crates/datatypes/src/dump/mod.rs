@@ -35,7 +35,7 @@ const VERSION: u16 = 11;
 /// The bytes behind the value: version and checksum.
 const FOOTER_BYTES: usize = 10;
 /// The most bytes that the strings of a payload may come to when they are decompressed.
-const MAX_BYTES: usize = 2 * crate::register::MAX_BYTES;
+const MAX_BYTES: usize = crate::register::MAX_BYTES;
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 

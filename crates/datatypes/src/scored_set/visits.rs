@@ -55,8 +55,12 @@ pub(super) fn random(
         Some(count) if count < 0 => {
             let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
             reply_length(count, with_scores, sink);
-            let draws = (0..count).filter_map(|_| state.random(random));
-            draws.for_each(|entry| reply_entry(entry, with_scores, sink));
+            for entry in (0..count).map_while(|_| state.random(random)) {
+                reply_entry(entry, with_scores, sink);
+                if sink.is_full() {
+                    break;
+                }
+            }
         }
         Some(count) => {
             let count = usize::try_from(count).map_or(state.len(), |count| count.min(state.len()));

@@ -9,7 +9,7 @@ use datatypes::dump::{self, Refusal};
 use datatypes::key::{self, ObjectField};
 use datatypes::{Cell, Operation};
 use protocol::Step;
-use types::Error;
+use types::{Error, MAX_REPLY_BYTES};
 
 /// The table's entries of OBJECT.
 #[rustfmt::skip]
@@ -65,6 +65,9 @@ pub(crate) fn restore<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     }
     let mut cell = Vec::new();
     Cell { value: Some(value), expires_at }.encode(&mut cell);
+    if cell.len() > MAX_REPLY_BYTES {
+        return Err(Error::err("the value is larger than 512 MiB"));
+    }
     call.one(Operation::Key(match options.replace {
         true => key::Operation::Restore(cell.into()),
         false => key::Operation::RestoreAbsent(cell.into()),

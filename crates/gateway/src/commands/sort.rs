@@ -17,9 +17,12 @@ use datatypes::{Cell, Operation, Value, key};
 use options::{Options, Pattern};
 use protocol::Step;
 use std::borrow::Cow;
-use types::{Error, ErrorCode, Reader, Reply, ReplyBuf, ReplySink};
+use types::{Error, ErrorCode, MAX_REPLY_BYTES, Reader, Reply, ReplyBuf, ReplySink};
 
 pub(crate) use options::destination;
+
+/// The most elements of a result.
+const MAX_RESULTS: usize = 1 << 24;
 
 /// SORT
 pub(crate) fn sort<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
@@ -133,6 +136,7 @@ impl Sort {
         let Some(by) = self.options.by.as_ref().filter(|_| self.options.sorts()) else {
             return self.order(elements, None, sink);
         };
+        check_size(&elements, std::slice::from_ref(by))?;
         let keys: Vec<Vec<u8>> = elements.iter().filter_map(|element| by.key(element)).collect();
         if keys.is_empty() {
             return self.order(elements, None, sink);
@@ -148,6 +152,7 @@ impl Sort {
         sink: &mut dyn ReplySink,
     ) -> Result<bool, Error> {
         let elements = order::window(order::sorted(elements, weights, &self.options)?, &self.options);
+        check_size(&elements, &self.options.get)?;
         let patterns = || self.options.get.iter().enumerate();
         let of_element = |element: &Vec<u8>| {
             patterns().filter_map(|(index, pattern)| Some((index, pattern.key(element)?))).collect::<Vec<_>>()
@@ -190,9 +195,34 @@ impl Sort {
             });
             return Ok(true);
         }
-        self.turn = Turn::Store { len: results.len(), list: encoded(&results) };
+        let list = encoded(&results);
+        if list.as_ref().is_some_and(|list| list.len() > MAX_REPLY_BYTES) {
+            return Err(too_large());
+        }
+        self.turn = Turn::Store { len: results.len(), list };
         Ok(false)
     }
+}
+
+/// Refuses a result whose elements would be many more than a list has, or whose keys or copies of elements would fill the
+/// memory.
+fn check_size(elements: &[Vec<u8>], patterns: &[Pattern]) -> Result<(), Error> {
+    let bytes: usize = elements.iter().map(Vec::len).sum();
+    let of_pattern = |pattern: &Pattern| match pattern {
+        Pattern::Nothing => 0,
+        Pattern::Element => bytes,
+        Pattern::Key { before, behind, .. } => {
+            let text = (before.len() + behind.len()).saturating_mul(elements.len());
+            text.saturating_add(bytes)
+        }
+    };
+    let all = patterns.iter().map(of_pattern).fold(0, usize::saturating_add);
+    let results = elements.len().saturating_mul(patterns.len());
+    if results > MAX_RESULTS || all > MAX_REPLY_BYTES { Err(too_large()) } else { Ok(()) }
+}
+
+fn too_large() -> Error {
+    Error::err("the result of SORT would be too large")
 }
 
 /// What the keys of a turn hold. A key of another type counts as absent.

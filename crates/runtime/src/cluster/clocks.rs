@@ -3,8 +3,8 @@
 //!
 //! Each process tells every peer what its own clock shows, once a second. The process corrects its clock by the median of
 //! the differences to all clocks that it hears of, its own among them, where that median is larger than [`TOLERATED`]. With
-//! fewer than three clocks there is no majority, and each process keeps its own. What a protocol promises depends on no
-//! clock; correct deadlines do.
+//! fewer than three clocks there is no majority, and each process keeps the correction that it has. What a protocol promises
+//! depends on no clock; correct deadlines do.
 //!
 //! With peers, the present time is that of the last tick plus the monotonic time since: a clock that leaps is looked at
 //! before anybody is shown the leap.
@@ -23,11 +23,17 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 /// Where processes tell each other: no keyspace has this number.
 pub(super) const SLOT: Slot = Slot { keyspace: KeyspaceId(u16::MAX), partition: Some(PartitionId(3)) };
 
+/// A packet that was late makes its sender's clock look late: the best of so long counts.
+const BEST_OF: Duration = Duration::from_secs(10);
+
 /// Another process's clock.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     /// How far it is ahead of this process's clock, in microseconds.
     ahead_micros: i64,
+    /// When it was seen so.
+    seen_at: Instant,
+    /// When it was heard of last.
     at: Instant,
 }
 
@@ -45,10 +51,15 @@ impl Clocks {
     /// Notes that a peer's clock shows `theirs` when this process's shows `own`, in microseconds since 1970.
     fn hear(&mut self, from: ProcessId, theirs: u64, own: u64, at: Instant) {
         self.note(own, at);
-        self.heard.insert(from, Heard { ahead_micros: theirs.wrapping_sub(own) as i64, at });
+        let ahead_micros = theirs.wrapping_sub(own) as i64;
+        let heard = self.heard.entry(from).or_insert(Heard { ahead_micros, seen_at: at, at });
+        heard.at = at;
+        if ahead_micros >= heard.ahead_micros || at - heard.seen_at >= BEST_OF {
+            (heard.ahead_micros, heard.seen_at) = (ahead_micros, at);
+        }
     }
 
-    /// Notes what this process's clock shows: a leap of it moves the differences to all others.
+    /// Notes what this process's clock shows: a leap of it moves the differences to all others, and what corrects it.
     fn note(&mut self, own: u64, at: Instant) {
         if let Some((shown, when)) = self.last {
             let due = shown.saturating_add((at - when).as_micros() as u64);
@@ -56,6 +67,9 @@ impl Clocks {
             self.heard
                 .values_mut()
                 .for_each(|heard| heard.ahead_micros = heard.ahead_micros.saturating_sub(leap));
+            if self.corrected_micros != 0 {
+                self.corrected_micros = self.corrected_micros.saturating_sub(leap);
+            }
         }
         self.last = Some((own, at));
     }
@@ -69,7 +83,12 @@ impl Clocks {
         // Of an even number, the one of the middle two that is nearer to this process's own clock.
         let middle = [all[(all.len() - 1) / 2], all[all.len() / 2]];
         let median = middle.into_iter().min_by_key(|micros| micros.unsigned_abs()).unwrap_or(0);
-        if all.len() < 3 || median.unsigned_abs() < TOLERATED.as_micros() as u64 { 0 } else { median }
+        if all.len() < 3 {
+            return self.corrected_micros;
+        }
+        // A difference that is about as large as what is tolerated does not come and go.
+        let tolerated = TOLERATED / if self.corrected_micros == 0 { 1 } else { 2 };
+        if median.unsigned_abs() < tolerated.as_micros() as u64 { 0 } else { median }
     }
 }
 
@@ -87,8 +106,9 @@ impl Cluster {
             return;
         }
         let own = own_clock(self.view.options.clock_skew_ms);
+        let before = self.clocks.corrected_micros;
         let correction = self.clocks.correction(own, now.instant);
-        let change = correction.abs_diff(self.clocks.corrected_micros);
+        let change = correction.abs_diff(before);
         if change >= TOLERATED.as_micros() as u64 {
             tracing::warn!(
                 correction_ms = correction / 1000,
@@ -160,6 +180,31 @@ mod tests {
         assert_eq!(clocks.correction(wall(0), at(0)), 0);
         assert_eq!(clocks.correction(wall(1 + 3600), at(1)), -3600 * SECOND);
         assert_eq!(clocks.correction(wall(2), at(2)), 0, "it leapt back");
+    }
+
+    #[test]
+    fn a_correction_stays_while_there_is_no_majority() {
+        let mut clocks = Clocks::default();
+        let at = |seconds: i64| Instant((seconds * SECOND) as u64);
+        let wall = |seconds: i64| (1_000_000 * SECOND + seconds * SECOND) as u64;
+        for id in 1..3 {
+            clocks.hear(ProcessId(id), wall(0), wall(3600), at(0));
+        }
+        clocks.corrected_micros = clocks.correction(wall(3600), at(0));
+        assert_eq!(clocks.corrected_micros, -3600 * SECOND);
+        assert_eq!(clocks.correction(wall(3600 + 60), at(60)), -3600 * SECOND, "nobody is heard of");
+        assert_eq!(clocks.correction(wall(61), at(61)), 0, "it leapt back meanwhile");
+    }
+
+    #[test]
+    fn a_late_packet_makes_no_clock_late() {
+        let mut clocks = Clocks::default();
+        let at = |seconds: i64| Instant((seconds * SECOND) as u64);
+        for id in 1..3 {
+            clocks.hear(ProcessId(id), at(100).0, at(100).0, at(0));
+            clocks.hear(ProcessId(id), at(100).0, at(105).0, at(5));
+        }
+        assert_eq!(clocks.correction(at(105).0, at(5)), 0);
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             committing: false,
             now_millis: P::time(self, step.now).as_millis(),
             began: step.now.instant,
-            asked_at: step.now.instant,
+            idle_since: step.now.instant,
             moved_at: step.now.instant,
             phase: P::Phase::default(),
             deadline: step.now.instant + self.settings.request_timeout,
@@ -151,6 +151,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Replies the results that were not told yet; the request of a pipeline that a step is, else the only one.
     fn reply_steps(&self, transaction: &mut Transaction<P>, step: &mut Step<'_, '_, P>) {
         let Some(request) = transaction.request.take() else { return };
+        transaction.idle_since = step.now.instant;
         for (index, known) in transaction.steps.list().iter().enumerate().skip(transaction.replied) {
             if let Progress::Done(done) = &known.progress {
                 let request = transaction.turn.get(index).copied().unwrap_or(request);

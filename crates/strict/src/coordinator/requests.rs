@@ -250,7 +250,7 @@ impl<P: CommitProtocol> Coordinator<P> {
     ) -> Option<Transaction<P>> {
         match self.take_open(session) {
             Ok(mut transaction) => {
-                transaction.asked_at = step.now.instant;
+                transaction.idle_since = step.now.instant;
                 transaction.deadline = step.now.instant + self.settings.request_timeout;
                 transaction.request = Some(id);
                 Some(transaction)

@@ -43,8 +43,8 @@ pub struct Running<P: CommitProtocol> {
     pub now_millis: u64,
     /// When it began to run, this time.
     pub began: Instant,
-    /// When its session last asked for something of it.
-    pub asked_at: Instant,
+    /// When its session last asked for something of it, or was answered.
+    pub idle_since: Instant,
     /// When it last went on, or was said again.
     pub moved_at: Instant,
     pub phase: P::Phase,

@@ -436,7 +436,7 @@ impl Coordinator {
     /// Others wait for a lock of the transaction. A client that thinks for longer than a moment does not keep it.
     fn on_wanted(&mut self, number: u64, key: &[u8], step: &mut Step<'_, '_>) {
         let now = step.now.instant;
-        let overdue = |it: &Transaction| it.is_idle() && now >= it.asked_at + KEPT_IDLE;
+        let overdue = |it: &Transaction| it.is_idle() && now >= it.idle_since + KEPT_IDLE;
         let Some(transaction) = self.take_if(number, overdue) else { return };
         let text = format!(
             "another transaction waited for key '{}' while this one, which had it, was idle for {} s; nothing of it took \
