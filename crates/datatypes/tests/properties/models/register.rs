@@ -175,15 +175,22 @@ fn add(held: &mut Option<Bytes>, by: LongDouble) -> ReplyBuf {
         assert!(!known, "the tests write halves: {held:?}");
         return expect(|reply| reply.error(&Error::err("value is not a valid float")));
     };
-    let mut sum = old + by;
-    if sum.unsigned_abs() >= 1 << 64 && sum % 2 != 0 {
-        sum += if sum.rem_euclid(4) == 1 { -1 } else { 1 };
-    }
+    let sum = of_64_bits(of_64_bits(old) + by);
     let sign = if sum < 0 { "-" } else { "" };
     let fraction = if sum % 2 == 0 { "" } else { ".5" };
     let text = format!("{sign}{}{fraction}", sum.unsigned_abs() / 2).into_bytes();
     *held = Some(text.clone());
     expect(|reply| bulk_or_null(reply, Some(&text)))
+}
+
+/// The nearest number of 64 significant bits; of two, the even one.
+fn of_64_bits(number: i128) -> i128 {
+    let magnitude = number.unsigned_abs();
+    let dropped = (128 - magnitude.leading_zeros()).saturating_sub(64);
+    let unit = 1_u128 << dropped;
+    let (kept, rest) = (magnitude >> dropped, magnitude % unit);
+    let is_up = rest * 2 > unit || (rest * 2 == unit && kept % 2 == 1);
+    ((kept + u128::from(is_up)) << dropped) as i128 * number.signum()
 }
 
 /// True if something is new.
