@@ -2,7 +2,7 @@
 
 use super::{Bytes, bulk_or_null, expect};
 use datatypes::register::bits::{BitRange, Change, Field, FieldStep, Overflow, Unit};
-use datatypes::register::hyperloglog::{Fault, Registers};
+use datatypes::register::hyperloglog::{self, Fault, Registers};
 use datatypes::register::{LongDouble, Operation, Parsed, UnionReply};
 use types::{Error, ReplyBuf, ReplySink};
 
@@ -46,7 +46,11 @@ pub fn perform(held: &mut Option<Bytes>, operation: &Operation<'_>) -> ReplyBuf 
         Operation::BitField { steps } => bit_field(held, steps),
         Operation::IncrementFloat { by } => add(held, *by),
         Operation::CountDistinct => {
-            let count = held.as_ref().map_or(Ok(0), |bytes| Registers::parse(bytes).map(|it| it.count()));
+            let count = held.as_ref().map_or(Ok(0), |bytes| match bytes.get(15) {
+                // The string says of itself that its count is up to date, as one of Redis's may.
+                Some(last) if last & 0x80 == 0 => hyperloglog::count(bytes),
+                _ => Registers::parse(bytes).map(|it| it.count()),
+            });
             expect(|reply| match count {
                 Ok(count) => reply.integer(count as i64),
                 Err(fault) => reply.error(&fault.error()),
@@ -157,8 +161,8 @@ fn halves(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let whole: i128 = whole.parse().ok().filter(|_| !whole.starts_with('+'))?;
-    let half = match fraction {
-        "0" => 0,
+    let half = match fraction.trim_end_matches('0') {
+        "" => 0,
         "5" => 1,
         _ => return None,
     };
