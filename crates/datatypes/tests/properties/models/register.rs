@@ -171,12 +171,16 @@ fn halves(text: &[u8]) -> Option<i128> {
 
 /// Sums of halves; beyond 64 bits, ties go to the even number.
 fn add(held: &mut Option<Bytes>, by: LongDouble) -> ReplyBuf {
+    let summand = by;
     let by = halves(&by.to_text()).expect("the tests add halves");
     let old = held.as_deref().map_or(Some(0), halves);
     let Some(old) = old else {
-        let known =
-            held.as_deref().is_some_and(|bytes| matches!(LongDouble::parse(bytes), Some(Parsed::Finite(_))));
-        assert!(!known, "the tests write halves: {held:?}");
+        // What was appended to a half may be another fraction.
+        if let Some(Parsed::Finite(other)) = held.as_deref().and_then(LongDouble::parse) {
+            let text = other.plus(summand).expect("small numbers").to_text();
+            *held = Some(text.clone());
+            return expect(|reply| bulk_or_null(reply, Some(&text)));
+        }
         return expect(|reply| reply.error(&Error::err("value is not a valid float")));
     };
     let sum = of_64_bits(of_64_bits(old) + by);
