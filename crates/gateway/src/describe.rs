@@ -266,12 +266,12 @@ pub fn command_table_markdown() -> String {
     );
     page.push_str(
         "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
-         `TXN` too; it replies `OK`, but where the command reads whole values before it writes them (`RENAME`, `COPY`, \
-         `SORT`), as without `BLIND`. What that is good for, and which type suits which job, says \
+         `TXN` too; it replies `OK`, or an error. What that is good for, and which type suits which job, says \
          [choosing a type](choosing-a-type.md).\n",
     );
     page.push_str("\n## Differences from Redis\n\n");
     DIFFERENCES.iter().for_each(|difference| page.extend(["- ", difference, "\n"]));
+    page = wrapped(&page);
     for family in FAMILIES {
         let mut rows: Vec<&Command> = Vec::new();
         for command in family.commands {
@@ -287,6 +287,30 @@ pub fn command_table_markdown() -> String {
         rows.iter().for_each(|command| write_row(command, &mut page));
     }
     page
+}
+
+/// The paragraphs and items of a page in lines of at most 100 columns.
+fn wrapped(page: &str) -> String {
+    const COLUMNS: usize = 100;
+    let mut wrapped = String::new();
+    for line in page.lines() {
+        let indent = if line.starts_with("- ") { "  " } else { "" };
+        let mut column = 0;
+        for word in line.split(' ') {
+            let len = word.chars().count();
+            if column > 0 && column + 1 + len > COLUMNS {
+                wrapped.extend(["\n", indent]);
+                column = indent.len();
+            } else if column > 0 {
+                wrapped.push(' ');
+                column += 1;
+            }
+            wrapped.push_str(word);
+            column += len;
+        }
+        wrapped.push('\n');
+    }
+    wrapped
 }
 
 fn write_row(command: &Command, page: &mut String) {

@@ -9,7 +9,7 @@ use datatypes::{Cell, Operation, key};
 use protocol::{KeyedOperation, Step};
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
-use types::{Error, HashSeed, Reader, Reply, ReplyBuf, ReplySink};
+use types::{Error, HashSeed, MAX_REPLY_BYTES, Reader, Reply, ReplyBuf, ReplySink};
 
 /// A command that takes several turns. It owns what it needs of its arguments.
 pub(crate) trait Turns: Debug {
@@ -87,16 +87,52 @@ pub(crate) struct Computed {
     pub(crate) writes: Vec<(Box<[u8]>, Cell)>,
 }
 
-/// The function of a [`Compute`]: from what the keys hold, in their order, to what becomes of it. A transaction that begins
-/// again calls it again.
+/// What is to be at a key from now on, in its binary form; without one the key is deleted.
+#[derive(Debug)]
+pub(crate) struct Replacement(Option<Vec<u8>>);
+
+impl Replacement {
+    /// # Errors
+    /// See [`encoded`].
+    pub(crate) fn new(cell: &Cell) -> Result<Self, Error> {
+        cell.value.as_ref().map(|_| encoded(cell)).transpose().map(Replacement)
+    }
+
+    /// The operation that leaves it.
+    pub(crate) fn operation(&self) -> Operation<'_> {
+        Operation::Key(match &self.0 {
+            None => key::Operation::Delete,
+            Some(bytes) => key::Operation::Restore(Cow::Borrowed(bytes)),
+        })
+    }
+}
+
+/// A whole value in its binary form.
+///
+/// # Errors
+/// It has more bytes than a reply: neither the log nor a message between processes takes what is much larger.
+pub(crate) fn encoded(cell: &Cell) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    cell.encode(&mut bytes);
+    if bytes.len() > MAX_REPLY_BYTES {
+        return Err(Error::err("the value would be larger than 512 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The function of a [`Compute`]: from what the keys hold, in their order, to what becomes of it.
 type Function = Box<dyn FnMut(Vec<Cell>) -> Result<Computed, Error>>;
+
+/// Keys with what is to be there.
+type Writes = Vec<(Box<[u8]>, Replacement)>;
 
 /// See the module.
 pub(crate) struct Compute {
     keys: Vec<Box<[u8]>>,
     may_write: bool,
     function: Function,
-    computed: Option<Computed>,
+    /// The client's reply, and what is being written.
+    computed: Option<(ReplyBuf, Writes)>,
 }
 
 impl Debug for Compute {
@@ -111,12 +147,7 @@ impl Compute {
         keys: impl Iterator<Item = &'a [u8]>,
         function: impl FnMut(Vec<Cell>) -> Result<Computed, Error> + 'static,
     ) -> Plan<'a> {
-        plan(Compute {
-            keys: keys.map(Into::into).collect(),
-            may_write: false,
-            function: Box::new(function),
-            computed: None,
-        })
+        Compute::plan(keys, false, Box::new(function))
     }
 
     /// The plan of a command that writes, as one transaction, what `function` says of the values of `keys`.
@@ -124,12 +155,28 @@ impl Compute {
         keys: impl Iterator<Item = &'a [u8]>,
         function: impl FnMut(Vec<Cell>) -> Result<Computed, Error> + 'static,
     ) -> Plan<'a> {
-        plan(Compute {
-            keys: keys.map(Into::into).collect(),
-            may_write: true,
-            function: Box::new(function),
-            computed: None,
-        })
+        Compute::plan(keys, true, Box::new(function))
+    }
+
+    fn plan<'a>(keys: impl Iterator<Item = &'a [u8]>, may_write: bool, function: Function) -> Plan<'a> {
+        let keys = keys.map(Into::into).collect();
+        plan(Compute { keys, may_write, function, computed: None })
+    }
+
+    /// Lets the function see the values. True if there is nothing to write: then the reply is written.
+    fn compute(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> Result<bool, Error> {
+        let cell = |element| match element {
+            Reply::Bulk(bytes) => Cell::decode(&mut Reader::new(bytes)).unwrap_or(Cell::ABSENT),
+            _ => Cell::ABSENT,
+        };
+        let Computed { reply, writes } = (self.function)(reply.elements().map(cell).collect())?;
+        if writes.is_empty() {
+            reply.replay(sink);
+            return Ok(true);
+        }
+        let writes = writes.into_iter().map(|(key, cell)| Ok((key, Replacement::new(&cell)?)));
+        self.computed = Some((reply, writes.collect::<Result<Writes, Error>>()?));
+        Ok(false)
     }
 }
 
@@ -139,18 +186,10 @@ impl Turns for Compute {
     }
 
     fn steps(&self, on: On) -> Vec<Step<'_>> {
-        let Some(computed) = &self.computed else {
-            return self.keys.iter().map(|key| on.key(key, Operation::Key(key::Operation::Copy))).collect();
-        };
-        let write = |cell: &Cell| match cell.value {
-            None => key::Operation::Delete,
-            Some(_) => {
-                let mut bytes = Vec::new();
-                cell.encode(&mut bytes);
-                key::Operation::Restore(Cow::Owned(bytes))
-            }
-        };
-        computed.writes.iter().map(|(key, cell)| on.key(key, Operation::Key(write(cell)))).collect()
+        match &self.computed {
+            None => self.keys.iter().map(|key| on.key(key, Operation::Key(key::Operation::Copy))).collect(),
+            Some((_, writes)) => writes.iter().map(|(key, what)| on.key(key, what.operation())).collect(),
+        }
     }
 
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
@@ -158,22 +197,13 @@ impl Turns for Compute {
             sink.error(&error);
             return true;
         }
-        if let Some(computed) = &self.computed {
-            computed.reply.replay(sink);
+        if let Some((reply, _)) = &self.computed {
+            reply.replay(sink);
             return true;
         }
-        let cell = |element| match element {
-            Reply::Bulk(bytes) => Cell::decode(&mut Reader::new(bytes)).unwrap_or(Cell::ABSENT),
-            _ => Cell::ABSENT,
-        };
-        match (self.function)(reply.elements().map(cell).collect()) {
-            Err(error) => sink.error(&error),
-            Ok(computed) if computed.writes.is_empty() => computed.reply.replay(sink),
-            Ok(computed) => {
-                self.computed = Some(computed);
-                return false;
-            }
-        }
-        true
+        self.compute(reply, sink).unwrap_or_else(|error| {
+            sink.error(&error);
+            true
+        })
     }
 }

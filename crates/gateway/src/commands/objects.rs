@@ -5,11 +5,12 @@ use crate::describe;
 use crate::plan::{Call, Plan};
 use crate::table::flag::{LOADING, READONLY, STALE};
 use crate::table::{Command, Handler::Data, Handler::Local};
+use crate::turns;
 use datatypes::dump::{self, Refusal};
 use datatypes::key::{self, ObjectField};
 use datatypes::{Cell, Operation};
 use protocol::Step;
-use types::{Error, MAX_REPLY_BYTES};
+use types::Error;
 
 /// The table's entries of OBJECT.
 #[rustfmt::skip]
@@ -63,11 +64,7 @@ pub(crate) fn restore<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         let step = Step::Key(call.on(call.bytes(1), Operation::Key(operation)));
         return Ok(Plan::Many { steps: vec![step], combine });
     }
-    let mut cell = Vec::new();
-    Cell { value: Some(value), expires_at }.encode(&mut cell);
-    if cell.len() > MAX_REPLY_BYTES {
-        return Err(Error::err("the value is larger than 512 MiB"));
-    }
+    let cell = turns::encoded(&Cell { value: Some(value), expires_at })?;
     call.one(Operation::Key(match options.replace {
         true => key::Operation::Restore(cell.into()),
         false => key::Operation::RestoreAbsent(cell.into()),

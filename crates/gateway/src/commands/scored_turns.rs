@@ -3,13 +3,12 @@
 
 use super::visits;
 use crate::plan::{Call, Plan};
-use crate::turns::{self, On, Turns, first_error};
-use datatypes::Operation::{Key, ScoredSet};
+use crate::turns::{self, On, Replacement, Turns, first_error};
+use datatypes::Operation::ScoredSet;
 use datatypes::collections::ScoredTree;
 use datatypes::scored_set::{End, Operation};
-use datatypes::{Cell, Operation as Any, Value, key};
+use datatypes::{Cell, Operation as Any, Value};
 use protocol::Step;
-use std::borrow::Cow;
 use types::{Error, Reader, Reply, ReplyBuf, ReplySink};
 
 /// A key's content: these members, or nothing if there are none.
@@ -25,8 +24,8 @@ struct Store {
     source: Box<[u8]>,
     /// The read in its binary form.
     read: Vec<u8>,
-    /// How many members were found, and how the destination changes.
-    found: Option<(usize, key::Operation<'static>)>,
+    /// How many members were found, and what the destination becomes.
+    found: Option<(usize, Replacement)>,
 }
 
 /// The plan of a command that stores under `destination` what `read` finds in `source`: an operation
@@ -40,7 +39,7 @@ pub(crate) fn store<'a>(destination: &[u8], source: &[u8], read: Operation<'_>) 
 impl Turns for Store {
     fn steps(&self, on: On) -> Vec<Step<'_>> {
         if let Some((_, write)) = &self.found {
-            return vec![on.key(&self.destination, Key(write.clone()))];
+            return vec![on.key(&self.destination, write.operation())];
         }
         let read = Any::decode(&mut Reader::new(&self.read));
         debug_assert!(read.is_ok(), "it was encoded here");
@@ -66,19 +65,13 @@ impl Turns for Store {
                 _ => {}
             }
         }
-        self.found = Some((scored.len(), replacement(&cell_of(scored))));
-        false
+        let count = scored.len();
+        match Replacement::new(&cell_of(scored)) {
+            Ok(replacement) => self.found = Some((count, replacement)),
+            Err(error) => sink.error(&error),
+        }
+        self.found.is_none()
     }
-}
-
-/// The operation that leaves this cell.
-fn replacement(cell: &Cell) -> key::Operation<'static> {
-    if cell.value.is_none() {
-        return key::Operation::Delete;
-    }
-    let mut bytes = Vec::new();
-    cell.encode(&mut bytes);
-    key::Operation::Restore(Cow::Owned(bytes))
 }
 
 /// ZMPOP: asks for the lengths, then takes from the first key that has members.

@@ -11,12 +11,11 @@ mod options;
 mod order;
 
 use crate::plan::{Call, Plan};
-use crate::turns::{self, On, Turns};
+use crate::turns::{self, On, Replacement, Turns};
 use datatypes::collections::ChunkedList;
 use datatypes::{Cell, Operation, Value, key};
 use options::{Options, Pattern};
 use protocol::Step;
-use std::borrow::Cow;
 use types::{Error, ErrorCode, MAX_REPLY_BYTES, Reader, Reply, ReplyBuf, ReplySink};
 
 pub(crate) use options::destination;
@@ -64,8 +63,8 @@ enum Turn {
     Store {
         /// How many elements it has.
         len: usize,
-        /// The new list in its binary form; nothing if it is empty.
-        list: Option<Vec<u8>>,
+        /// The new list.
+        list: Replacement,
     },
 }
 
@@ -87,11 +86,7 @@ impl Turns for Sort {
                 .map(|(pattern, key)| on.key(key, self.options.get[*pattern].operation()))
                 .collect(),
             Turn::Store { list, .. } => {
-                let operation = match list {
-                    Some(list) => key::Operation::Restore(Cow::Borrowed(list)),
-                    None => key::Operation::Delete,
-                };
-                vec![step(self.options.store.as_deref().unwrap_or_default(), operation)]
+                vec![on.key(self.options.store.as_deref().unwrap_or_default(), list.operation())]
             }
         }
     }
@@ -195,10 +190,7 @@ impl Sort {
             });
             return Ok(true);
         }
-        let list = encoded(&results);
-        if list.as_ref().is_some_and(|list| list.len() > MAX_REPLY_BYTES) {
-            return Err(too_large());
-        }
+        let list = Replacement::new(&list_of(&results))?;
         self.turn = Turn::Store { len: results.len(), list };
         Ok(false)
     }
@@ -235,14 +227,10 @@ fn found(reply: &ReplyBuf) -> Result<Vec<Found>, Error> {
     reply.elements().map(found).collect()
 }
 
-/// A list of the results, in the binary form of a cell; what was not found is empty. Nothing of no results.
-fn encoded(results: &[Found]) -> Option<Vec<u8>> {
-    if results.is_empty() {
-        return None;
-    }
+/// A list of the results; what is absent becomes an empty element.
+fn list_of(results: &[Found]) -> Cell {
     let mut list = ChunkedList::new();
     results.iter().for_each(|result| list.push_back(result.as_deref().unwrap_or_default()));
-    let mut bytes = Vec::new();
-    Cell { value: Some(Value::List(Box::new(list))), expires_at: 0 }.encode(&mut bytes);
-    Some(bytes)
+    let value = (!results.is_empty()).then(|| Value::List(Box::new(list)));
+    Cell { value, expires_at: 0 }
 }
