@@ -8,7 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, News, Statistics};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Interest, Message, News, Statistics};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -51,6 +51,20 @@ pub(crate) struct Inbox {
     pub(crate) dropped: Vec<KeyspaceId>,
     /// What other gateways have told, and of which process they are.
     pub(crate) news: Vec<(ProcessId, Arc<News>)>,
+    /// About how many bytes these are.
+    news_bytes: usize,
+}
+
+/// With more bytes of news that it has not heard a worker is far behind.
+const MANY_NEWS_BYTES: usize = 8 << 20;
+/// With more bytes of them it misses what else is told.
+const MOST_NEWS_BYTES: usize = 128 << 20;
+
+/// About how much memory news take.
+fn bytes_of(news: &News) -> usize {
+    match news {
+        News::Published { message: Message { channel, payload, .. } } => 128 + channel.len() + payload.len(),
+    }
 }
 
 /// A worker as the other threads see it.
@@ -82,12 +96,24 @@ impl WorkerHandle {
         let mut inbox = self.inbox.lock();
         // Who has left others there has woken it.
         let is_awake = !inbox.news.is_empty();
-        inbox.news.extend(news);
+        for (from, news) in news {
+            if inbox.news_bytes > MOST_NEWS_BYTES {
+                // They arrive at most once, and need not.
+                break;
+            }
+            inbox.news_bytes += bytes_of(&news);
+            inbox.news.push((from, news));
+        }
         let has_news = !inbox.news.is_empty();
         drop(inbox);
         if has_news && !is_awake {
             self.wake();
         }
+    }
+
+    /// True if it is far behind with what it was told.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.inbox.lock().news_bytes > MANY_NEWS_BYTES
     }
 
     pub(crate) fn wake(&self) {
@@ -132,6 +158,8 @@ pub(crate) struct Process {
     /// What only memory holds is not kept in a checkpoint at the end.
     pub(crate) ends_unsaved: AtomicBool,
     pub(crate) recent: Mutex<Recent>,
+    /// What the workers' gateways have subscribers of.
+    pub(crate) interest: RwLock<Interest>,
 }
 
 impl Process {
@@ -162,6 +190,7 @@ impl Process {
             savers: Mutex::default(),
             ends_unsaved: AtomicBool::new(false),
             recent: Mutex::default(),
+            interest: RwLock::default(),
         }
     }
 

@@ -36,6 +36,8 @@ const EVENTS: usize = 1024;
 const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
 const KEPT_FOR_COMMIT: usize = 4 * 1024;
+/// So much memory the output of a subscriber keeps while nothing is published.
+const IDLE_SUBSCRIBER_BYTES: usize = 256;
 /// How long replies wait for a log that refuses what they rest on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -65,6 +67,10 @@ pub(crate) struct Worker {
     unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
     /// What clients of this worker have told other gateways, and the log holds back.
     told: VecDeque<Told>,
+    /// What the messages to this worker's subscribers wait for that were published in this turn, as replies do.
+    pushed: Outcome,
+    /// Subscribers whose output may have more memory than it needs.
+    grown: Vec<usize>,
     /// How many commands there were when statistics were published.
     published: u64,
     next_tick: types::Instant,
@@ -106,6 +112,8 @@ impl Worker {
             wildcards: listeners.iter().map(is_wildcard).collect(),
             unauthenticated: VecDeque::new(),
             told: VecDeque::new(),
+            pushed: Outcome::NOTHING,
+            grown: Vec::new(),
             published: 0,
             index,
             poll,
@@ -396,6 +404,10 @@ impl Worker {
         outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
         self.hold_told(&outcome);
+        if self.gateway.has_news() && !outcome.refused {
+            self.pushed.gate = self.pushed.gate.and(outcome.gate);
+            self.pushed.undoable = self.pushed.undoable.max(outcome.undoable);
+        }
     }
 
     fn log_failures(&self) -> u64 {
@@ -421,8 +433,11 @@ impl Worker {
         let mut news = Vec::new();
         self.gateway.settle(&mut self.host, &mut news);
         // Any of them may tell of what any of them did.
-        let outcome = self.host.take_outcome();
+        let mut outcome = self.host.take_outcome();
         self.hold_told(&outcome);
+        let pushed = std::mem::replace(&mut self.pushed, Outcome::NOTHING);
+        outcome.gate = outcome.gate.and(pushed.gate);
+        outcome.undoable = outcome.undoable.max(pushed.undoable);
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
             self.gate(token, &outcome);
@@ -510,6 +525,9 @@ impl Worker {
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
         let drained = output.is_empty();
+        if drained && output.capacity() > IDLE_SUBSCRIBER_BYTES && self.gateway.is_subscriber(connection.id) {
+            self.grown.push(token);
+        }
         if connection.holds() {
             self.holding.push(token);
         }
@@ -555,6 +573,7 @@ impl Worker {
         if !self.unauthenticated.is_empty() {
             self.make_room();
         }
+        self.shrink_outputs();
         self.publish_counts();
         let threads = self.host.process.options.threads;
         if threads > 1 {
@@ -576,6 +595,18 @@ impl Worker {
             }
             if self.index == 0 {
                 self.expire_leases(keyspace);
+            }
+        }
+    }
+
+    /// Gives back the memory of subscribers' outputs that are empty.
+    fn shrink_outputs(&mut self) {
+        for token in std::mem::take(&mut self.grown) {
+            let Some(Some(connection)) = self.connections.get(token) else { continue };
+            if let Some(output) = self.gateway.output_mut(connection.id)
+                && output.is_empty()
+            {
+                *output = Vec::new();
             }
         }
     }

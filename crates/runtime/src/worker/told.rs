@@ -47,8 +47,8 @@ impl Worker {
         }
     }
 
-    fn spread(&self, open: &[Told]) {
-        let process = &self.host.process;
+    fn spread(&mut self, open: &[Told]) {
+        let process = Arc::clone(&self.host.process);
         let own = process.view.process();
         let is_here = |told: &&Told| match told.whom {
             Audience::Others | Audience::Here => true,
@@ -57,11 +57,14 @@ impl Worker {
         };
         let here = open.iter().filter(is_here).map(|told| (own, Arc::clone(&told.news)));
         let here: Vec<(ProcessId, Arc<News>)> = here.collect();
+        let mut is_congested = false;
         let workers = process.workers.read();
         for worker in workers.iter().filter(|worker| !Arc::ptr_eq(worker, &self.host.me)) {
             worker.hand_news(here.iter().cloned());
+            is_congested |= worker.is_congested();
         }
         drop(workers);
+        self.host.is_congested = is_congested;
         if !process.view.has_peers() || open.iter().all(|told| told.whom == Audience::Here) {
             return;
         }
