@@ -35,8 +35,7 @@ fn value(rest: &mut &[Reply<'_>]) -> String {
         Reply::Text(text) => format!("(text) {}", quoted(text.as_bytes())),
         Reply::Null => "(nil)".into(),
         Reply::NullArray => "(nil array)".into(),
-        Reply::Array(_) => format!("[{}]", children.join(", ")),
-        Reply::Pairs(_) => format!("[{}]", children.join(", ")),
+        Reply::Array(_) | Reply::Pairs(_) | Reply::Push(_) => format!("[{}]", children.join(", ")),
         Reply::Pair => format!("({})", children.join(", ")),
         Reply::Map(_) => {
             let mut pairs: Vec<String> = children.chunks(2).map(|pair| pair.join(": ")).collect();

@@ -38,6 +38,8 @@ pub struct ClientInfo {
     pub queued_bytes: usize,
     /// Replies not yet taken by the runtime, in bytes.
     pub output_bytes: usize,
+    /// To how many channels, patterns and shard channels it has subscribed.
+    pub subscriptions: [usize; 3],
     /// The last command, `client|list`.
     pub last_command: &'static str,
     /// The version of the protocol it speaks.
@@ -45,15 +47,26 @@ pub struct ClientInfo {
 }
 
 impl ClientInfo {
+    /// True if it has subscribed to something.
+    pub fn is_subscriber(&self) -> bool {
+        self.subscriptions != [0; 3]
+    }
+
     /// Appends the line as Redis formats it; `now` gives the ages.
     pub fn write_line(&self, now: Instant, out: &mut String) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.map_or(-1, |queued| queued as i64);
-        let flags = if self.queued.is_some() { "x" } else { "N" };
+        let [channels, patterns, shards] = self.subscriptions;
+        let flags = match (self.is_subscriber(), self.queued.is_some()) {
+            (true, true) => "Px",
+            (true, false) => "P",
+            (false, true) => "x",
+            (false, false) => "N",
+        };
         let written = write!(
             out,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 \
-             multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem=0 \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
+             ssub={shards} multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem=0 \
              events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.peer.client,
             self.peer.address,
@@ -74,6 +87,28 @@ impl ClientInfo {
     }
 }
 
+/// What kind of client it is, as `CLIENT KILL TYPE` and `CLIENT LIST TYPE` ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// One without subscriptions.
+    Normal,
+    /// One with subscriptions.
+    Subscriber,
+    /// A kind that is not here: a master, a replica.
+    Other,
+}
+
+impl ClientKind {
+    /// True for a client that has subscriptions, or has none.
+    pub(crate) fn is_of(self, is_subscriber: bool) -> bool {
+        match self {
+            ClientKind::Normal => !is_subscriber,
+            ClientKind::Subscriber => is_subscriber,
+            ClientKind::Other => false,
+        }
+    }
+}
+
 /// Which clients `CLIENT KILL` closes: those that match every condition given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFilter {
@@ -85,19 +120,19 @@ pub struct ClientFilter {
     pub local_address: Option<Vec<u8>>,
     /// Clients of this user; all clients are `default` today.
     pub user: Option<Vec<u8>>,
-    /// `normal` clients are all there are; any other type matches none.
-    pub only_other_types: bool,
+    /// Clients of this kind.
+    pub kind: Option<ClientKind>,
     /// Not this client (the asking one, unless `SKIPME no`).
     pub except: Option<u64>,
 }
 
 impl ClientFilter {
-    /// True when the client is meant.
-    pub fn matches(&self, peer: &Peer) -> bool {
+    /// True when the client is meant, which has subscriptions or none.
+    pub fn matches(&self, peer: &Peer, is_subscriber: bool) -> bool {
         let equal = |wanted: &Option<Vec<u8>>, got: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == got.as_bytes())
         };
-        !self.only_other_types
+        self.kind.is_none_or(|kind| kind.is_of(is_subscriber))
             && self.client.is_none_or(|client| client == peer.client)
             && equal(&self.address, &peer.address)
             && equal(&self.local_address, &peer.local_address)

@@ -7,11 +7,12 @@ use std::fmt::Write;
 use types::{Error, ReplySink};
 
 /// Redis's names of the flags.
-const FLAG_NAMES: [(u16, &str); 10] = [
+const FLAG_NAMES: [(u16, &str); 11] = [
     (flag::WRITE, "write"),
     (flag::READONLY, "readonly"),
     (flag::DENYOOM, "denyoom"),
     (flag::ADMIN, "admin"),
+    (flag::PUBSUB, "pubsub"),
     (flag::NOSCRIPT, "noscript"),
     (flag::LOADING, "loading"),
     (flag::STALE, "stale"),
@@ -49,6 +50,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "string", "@string"),
         (group == "bitmap", "@bitmap"),
         (group == "hyperloglog", "@hyperloglog"),
+        (command.is(flag::PUBSUB), "@pubsub"),
         (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
@@ -237,8 +239,8 @@ const DIFFERENCES: &[&str] = &[
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number. A pattern that keys are compared with has at most 1024 characters \
      between its first and its last `*`.",
-    "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients` and \
-     `protected-mode`, until the process ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
+    "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients`, \
+     `protected-mode` and `client-output-buffer-limit` (of which the limits of `pubsub` do something), until the process ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
      `lazyfree-lazy-expire`, `hz` and their like) may be set and has no meaning. Any other parameter stays as it is. \
      `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",
     "A slow command is timed while it is worked on here, not while it waits for other processes. Of commands that came in one \
@@ -247,6 +249,9 @@ const DIFFERENCES: &[&str] = &[
     "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
      `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP` only, which holds up its own connection. `CLIENT REPLY` and \
      `DEBUG SLEEP` are refused inside of transactions.",
+    "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
+     Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
+     not. Subscribing is refused inside `TXN`. See [publish and subscribe](pubsub.md).",
     "`INFO` says `cluster_enabled:0` in a cluster, too: clients need no map of slots, any process serves any key.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \

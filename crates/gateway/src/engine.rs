@@ -2,6 +2,7 @@
 
 use crate::combine::Combine;
 use crate::commands::moving::check_destination;
+use crate::commands::pubsub;
 use crate::control::Control;
 use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
@@ -10,7 +11,7 @@ use crate::host::{Host, Incident, Pause};
 use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
-use crate::session::{Activity, Connection, Mode};
+use crate::session::{Activity, Connection, Hold, Mode};
 use crate::table::{self, Command, Handler, Planner, flag};
 use crate::tally::{Waiting, words_of};
 use crate::task::Task;
@@ -69,7 +70,7 @@ impl<'e, H: Host> Engine<'e, H> {
             if pause.is_on(self.now.instant) && waits_for(pause, arguments) {
                 executed = index;
                 if self.flush(&mut gathered) {
-                    self.connection.activity = Activity::Held { until: pause.until, paused: true };
+                    self.connection.activity = Activity::Held { until: pause.until, hold: Hold::Pause };
                 }
                 break;
             }
@@ -94,6 +95,7 @@ impl<'e, H: Host> Engine<'e, H> {
             }
             self.connection.tally.go_on_with(current);
             self.perform(arguments, action);
+            self.send_published();
             if self.connection.closing || !matches!(self.connection.activity, Activity::Idle) {
                 executed = index + 1;
                 break;
@@ -212,6 +214,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let resumed = self.go_on(number);
         if resumed {
             self.count_waiting(began);
+            self.send_published();
         }
         resumed
     }
@@ -252,6 +255,7 @@ impl<'e, H: Host> Engine<'e, H> {
             other => self.connection.activity = other,
         }
         self.count_waiting(began);
+        self.send_published();
     }
 
     /// A number that no other request of the process has.
@@ -299,6 +303,9 @@ impl<'e, H: Host> Engine<'e, H> {
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
         }
+        if session.is_confined() && !pubsub::is_for_subscribers(command) {
+            return Err(pubsub::not_for_subscribers(command));
+        }
         self.connection.tally.found(number);
         let read_only = match &self.connection.session.mode {
             Mode::Plain => {
@@ -337,6 +344,9 @@ impl<'e, H: Host> Engine<'e, H> {
         self.check_keyspace(&call)?;
         Self::check_replies(&call)?;
         let Some(read_only) = read_only else { return Ok(Action::Queue(command)) };
+        if pubsub::is_confirmed(command) {
+            return Err(Error::err(format!("'{name}' is not allowed inside TXN; commit or abort it first")));
+        }
         if read_only && command.is(flag::WRITE) {
             return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
         }
@@ -368,11 +378,8 @@ impl<'e, H: Host> Engine<'e, H> {
             Activity::Idle | Activity::Held { .. } => self.count(nanos, || words_of(arguments, 0)),
             _ => self.connection.tally.waiting = Some(Waiting { nanos, words: words_of(arguments, 0) }),
         }
-        let end = self.connection.output.len();
-        match self.connection.own_replies.last_mut() {
-            _ if !own || end == start => {}
-            Some(last) if last.end == start => last.end = end,
-            _ => self.connection.own_replies.push(start..end),
+        if own {
+            self.connection.note_own_reply(start);
         }
     }
 
@@ -385,7 +392,10 @@ impl<'e, H: Host> Engine<'e, H> {
             Ok(Action::Local(run, call)) => {
                 let mut reply = mem::take(&mut self.gateway.scratch);
                 self.run_local(run, call, &mut reply);
-                reply.replay(&mut self.connection.encoder());
+                match pubsub::is_confirmed(call.command) && reply.as_error().is_none() {
+                    true => reply.replay(&mut self.connection.pushing_encoder()),
+                    false => reply.replay(&mut self.connection.encoder()),
+                }
                 reply.clear();
                 self.gateway.scratch = reply;
             }
@@ -488,7 +498,7 @@ fn is_http(name: &[u8]) -> bool {
 #[cold]
 fn waits_for(pause: Pause, arguments: Arguments<'_>) -> bool {
     let may_write = |command: &Command| {
-        command.is(flag::WRITE)
+        command.is(flag::WRITE | flag::MAY_REPLICATE)
             || matches!(command.handler, Handler::Flow(Flow::Exec | Flow::Commit | Flow::Eval | Flow::OwnEnd))
     };
     !pause.writes_only || table::find(arguments).is_ok_and(may_write)

@@ -264,7 +264,15 @@ impl<H: Host> Engine<'_, H> {
                 }
                 Ok(Queued::Local(run, call)) => {
                     let mut reply = ReplyBuf::new();
+                    // What a transaction publishes is its own until it has committed.
+                    let is_transaction = sequence.wrapper != Wrapper::Interactive;
+                    if is_transaction {
+                        mem::swap(&mut self.connection.outbox, &mut sequence.outbox);
+                    }
                     self.run_local(run, call, &mut reply);
+                    if is_transaction {
+                        mem::swap(&mut self.connection.outbox, &mut sequence.outbox);
+                    }
                     sequence.answer(reply);
                     continue;
                 }
@@ -307,7 +315,10 @@ impl<H: Host> Engine<'_, H> {
                 match &sequence.failure {
                     _ if is_nil(reply) => encoder.null_array(),
                     Some(error) => encoder.error(error),
-                    None => sequence.write_results(&mut encoder),
+                    None => {
+                        sequence.write_results(&mut encoder);
+                        self.connection.outbox = mem::take(&mut sequence.outbox);
+                    }
                 }
                 return true;
             }
@@ -365,7 +376,7 @@ fn let_script_go_on(sequence: &mut Sequence) -> Option<Next> {
 }
 
 /// True for the reply of a transaction that a touched watch stopped.
-fn is_nil(reply: &ReplyBuf) -> bool {
+pub(crate) fn is_nil(reply: &ReplyBuf) -> bool {
     let mut elements = reply.elements();
     matches!(elements.next(), Some(Reply::NullArray)) && elements.next().is_none()
 }

@@ -344,6 +344,9 @@ impl<H: Host> Engine<'_, H> {
             let name = call.command.name.replace('|', " ").to_ascii_uppercase();
             return Err(Error::err(format!("{name} without BRANCH BEGIN or MERGE BEGIN")));
         }
+        if call.command.short_name() == "abort" {
+            self.connection.outbox.clear();
+        }
         self.own(call, After::Ended)
     }
 
@@ -356,6 +359,8 @@ impl<H: Host> Engine<'_, H> {
     /// The connection is as if it were new.
     fn reset(&mut self) -> Result<(), Error> {
         self.close_session();
+        self.gateway.unsubscribe_all(&mut *self.connection, &mut *self.host);
+        self.connection.outbox.clear();
         let authenticated = !self.host.authentication_required();
         let keyspace = self.host.keyspace_of_number(0).unwrap_or_default();
         let connection = &mut *self.connection;

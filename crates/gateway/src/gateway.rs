@@ -1,18 +1,22 @@
 //! The gateway itself: its connections, and the calls by which a runtime drives it.
 
 use crate::client::{ClientFilter, ClientInfo, Peer};
+use crate::due::Due;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::interpreter::Interpreter;
 use crate::mailbox::Mailbox;
-use crate::session::{Activity, Connection, FIRST_PIECE, Session};
+use crate::news::News;
+use crate::pubsub::Outbox;
+use crate::session::{Activity, Connection, FIRST_PIECE, Hold, Session};
 use crate::statistics::Statistics;
+use crate::subscriptions::Subscriptions;
 use crate::tally::Tally;
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use types::{Error, HashSeed, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId};
+use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
@@ -70,6 +74,14 @@ pub struct ConnectionId {
     generation: u32,
 }
 
+#[cfg(test)]
+impl ConnectionId {
+    /// One for tests of what has no gateway.
+    pub(crate) fn numbered(slot: u32) -> Self {
+        ConnectionId { slot, generation: 0 }
+    }
+}
+
 /// What [`Gateway::receive`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -105,13 +117,13 @@ pub enum State {
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) config: Config,
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
     free: Vec<u32>,
     pub(crate) mailbox: Mailbox,
     /// Connections that wait, by the number of the last reply they wait for.
     waiting: BTreeMap<u64, ConnectionId>,
     /// Connections with news for the runtime.
-    news: Vec<ConnectionId>,
+    pub(crate) news: Vec<ConnectionId>,
     /// Connections that interrupted what they do.
     interrupted: Vec<ConnectionId>,
     /// For replies that are written in one piece.
@@ -126,12 +138,23 @@ pub struct Gateway {
     pub(crate) statistics: Statistics,
     /// Connections that wait for a time.
     held: Vec<ConnectionId>,
+    pub(crate) subscriptions: Subscriptions,
+    /// For messages that are encoded once.
+    pub(crate) frame: Vec<u8>,
+    /// How often it has settled.
+    pub(crate) turn: u64,
+    /// Subscribers that have much to read.
+    pub(crate) swollen: Vec<ConnectionId>,
+    /// Messages of other processes that wait for what their publishers had seen.
+    pub(crate) due: BTreeMap<ProcessId, Due>,
+    /// Keyspaces that have said that their sessions depend on nothing.
+    pub(crate) without_contexts: BTreeSet<KeyspaceId>,
 }
 
 #[derive(Debug)]
-struct Slot {
+pub(crate) struct Slot {
     generation: u32,
-    connection: Option<Box<Connection>>,
+    pub(crate) connection: Option<Box<Connection>>,
 }
 
 impl Gateway {
@@ -155,6 +178,12 @@ impl Gateway {
             commands: 0,
             statistics: Statistics::default(),
             held: Vec::new(),
+            subscriptions: Subscriptions::default(),
+            frame: Vec::new(),
+            turn: 1,
+            swollen: Vec::new(),
+            due: BTreeMap::new(),
+            without_contexts: BTreeSet::new(),
         }
     }
 
@@ -185,6 +214,9 @@ impl Gateway {
             tally: Tally::default(),
             discarded: Vec::new(),
             admitted: authenticated,
+            outbox: Outbox::default(),
+            pushed_in: 0,
+            long_since: None,
             piece: FIRST_PIECE,
         }));
         self.open += 1;
@@ -254,6 +286,12 @@ impl Gateway {
             self.put_back(connection);
         }
         self.release_held(host);
+        if !self.due.is_empty() {
+            self.deliver_late(host);
+        }
+        if !self.swollen.is_empty() {
+            self.check_swollen(host);
+        }
         loop {
             let fresh = self.mailbox.take_fresh();
             if fresh.is_empty() {
@@ -264,6 +302,20 @@ impl Gateway {
         self.news.sort_unstable();
         self.news.dedup();
         news.append(&mut self.news);
+        self.turn += 1;
+    }
+
+    /// Another gateway has told this one something; a gateway of the process `from`. To be called outside of `receive`,
+    /// like a reply; before `settle`.
+    pub fn hear<H: Host>(&mut self, from: ProcessId, news: &News, host: &mut H) {
+        match news {
+            News::Published { message } => self.hear_message(from, message, host),
+        }
+    }
+
+    /// True if connections have news for [`Gateway::settle`] to tell.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
     }
 
     /// True when [`Gateway::settle`] is to be called again soon even if nothing happens: a long command, such as
@@ -278,7 +330,8 @@ impl Gateway {
             Activity::Held { until, .. } => Some(until),
             _ => None,
         };
-        self.held.iter().filter_map(until).min()
+        let due = self.due.values().filter_map(Due::deadline);
+        self.held.iter().filter_map(until).chain(due).min()
     }
 
     /// Lets connections go on for which the time has come.
@@ -290,18 +343,22 @@ impl Gateway {
         for id in std::mem::take(&mut self.held) {
             let Some(mut connection) = self.take(id) else { continue };
             match connection.activity {
-                Activity::Held { until, paused: false } if until <= now => {
+                Activity::Held { until, hold: Hold::Congestion } if until <= now => {
+                    connection.activity = Activity::Idle;
+                    self.news.push(id);
+                }
+                Activity::Held { until, hold: Hold::Sleep } if until <= now => {
                     connection.activity = Activity::Idle;
                     connection.encoder().simple("OK");
                     self.news.push(id);
                 }
-                Activity::Held { paused: true, .. } if !pause.is_on(now) => {
+                Activity::Held { hold: Hold::Pause, .. } if !pause.is_on(now) => {
                     connection.activity = Activity::Idle;
                     self.news.push(id);
                 }
                 // The pause may have been prolonged.
-                Activity::Held { paused: true, .. } => {
-                    connection.activity = Activity::Held { until: pause.until, paused: true };
+                Activity::Held { hold: Hold::Pause, .. } => {
+                    connection.activity = Activity::Held { until: pause.until, hold: Hold::Pause };
                 }
                 _ => {}
             }
@@ -326,6 +383,9 @@ impl Gateway {
 
     /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
     fn deliver<H: Host>(&mut self, number: u64, host: &mut H) {
+        if !self.due.is_empty() && self.deliver_awaited(number, host) {
+            return;
+        }
         let waiting = self.waiting.range(number..).next().map(|(last, id)| (*last, *id));
         if let Some((last, id)) = waiting
             && let Some(mut connection) = self.take(id)
@@ -352,6 +412,7 @@ impl Gateway {
         for number in missing {
             self.mailbox.reply(RequestId(number)).error(error);
         }
+        self.give_up_due(keyspace, error);
     }
 
     /// The connection's state, as `receive` would report it without new bytes.
@@ -392,6 +453,7 @@ impl Gateway {
     pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
         let Some(mut connection) = self.take(id) else { return };
         Engine::new(self, &mut connection, host).close_session();
+        self.unsubscribe_all(&mut connection, host);
         if let Some(last) = connection.activity.last_awaited() {
             self.waiting.remove(&last);
         }
@@ -426,8 +488,9 @@ impl Gateway {
     pub fn kill(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
-            if filter.matches(&connection.session.peer) && !connection.closing {
-                connection.closing = true;
+            let session = &connection.session;
+            if filter.matches(&session.peer, session.is_subscriber()) && !connection.closing {
+                connection.end();
                 self.news.push(connection.id);
                 killed += 1;
             }
@@ -435,9 +498,14 @@ impl Gateway {
         killed
     }
 
-    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn connection(&self, id: ConnectionId) -> Option<&Connection> {
         let slot = self.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
         slot.connection.as_deref()
+    }
+
+    pub(crate) fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.as_deref_mut()
     }
 
     fn take(&mut self, id: ConnectionId) -> Option<Box<Connection>> {

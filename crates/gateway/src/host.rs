@@ -2,9 +2,12 @@
 
 use crate::client::{ClientFilter, ClientInfo};
 use crate::diagnostics::{Diagnostics, SlowCommand};
+use crate::interest::Interest;
+use crate::news::{Audience, News};
+use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
 use protocol::{Durability, Now, Replies, Request};
-use types::{Error, Instant, KeyspaceId, RequestId};
+use types::{Error, Instant, KeyspaceId, ProcessId, RequestId};
 
 /// Implemented by the runtime, and by tests. One per worker thread, like the gateway that uses it.
 pub trait Host {
@@ -151,6 +154,42 @@ pub trait Host {
         let _ = visit;
     }
 
+    /// Tells other gateways, which get it by [`crate::Gateway::hear`]; see [`News`].
+    fn tell(&mut self, whom: Audience, news: News) {
+        let _ = (whom, news);
+    }
+
+    /// Looks at what the process's gateways have subscribers of.
+    fn interest(&self, look: &mut dyn FnMut(&Interest)) {
+        look(&Interest::default());
+    }
+
+    /// Changes it.
+    fn change_interest(&mut self, change: &mut dyn FnMut(&mut Interest)) {
+        change(&mut Interest::default());
+    }
+
+    /// How much may wait to be sent to a subscriber.
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit::default()
+    }
+
+    /// True where other gateways of the process are far behind with what they were told.
+    fn is_congested(&self) -> bool {
+        false
+    }
+
+    /// This process.
+    fn process(&self) -> ProcessId {
+        ProcessId(0)
+    }
+
+    /// True if a message to other processes may have to say what its publisher has seen of this keyspace.
+    fn may_need_context(&self, keyspace: KeyspaceId) -> bool {
+        let _ = keyspace;
+        false
+    }
+
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
 
@@ -179,6 +218,8 @@ pub enum Incident<'a> {
     CrossProtocol(&'a str),
     /// It gave a wrong password, from this address.
     WrongPassword(&'a str),
+    /// It was disconnected, at this address: it has not read the messages that it subscribed to.
+    SlowSubscriber(&'a str),
 }
 
 /// `CLIENT PAUSE`: commands wait.

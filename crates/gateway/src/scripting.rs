@@ -8,7 +8,7 @@ use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
 use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
-use crate::table::flag::{NO_MULTI, NOSCRIPT, WRITE};
+use crate::table::flag::{MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
 use types::{Error, ReplyBuf};
@@ -118,7 +118,7 @@ fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, 
     if is_flow || [command, prefixed].iter().any(|command| command.is(NOSCRIPT | NO_MULTI)) {
         return Err(Error::err("This Redis command is not allowed from script"));
     }
-    if read_only && command.is(WRITE) {
+    if read_only && command.is(WRITE | MAY_REPLICATE) {
         return Err(Error::err("Write commands are not allowed from read-only scripts."));
     }
     Ok(command)

@@ -11,6 +11,7 @@
 
 use crate::combine::Combine;
 use crate::dialogue::Dialogue;
+use crate::pubsub::Outbox;
 use crate::scripting::Running;
 use protocol::Now;
 use resp::{Arguments, Encoder, Limits, Parser, Pipeline, ProtocolVersion};
@@ -85,6 +86,8 @@ pub(crate) struct Sequence {
     pub(crate) read_only: bool,
     /// It has asked for more than reads since it was begun.
     pub(crate) wrote: bool,
+    /// What it publishes once it has committed.
+    pub(crate) outbox: Outbox,
     /// Why a script of it failed, which is told if what it read turns out to be right.
     pub(crate) failure: Option<Error>,
     /// The present of all commands, however often they are tried (Corrections 79).
@@ -148,6 +151,7 @@ impl Sequence {
             running: None,
             read_only: false,
             wrote: false,
+            outbox: Outbox::default(),
             failure: None,
             now,
             seed,
@@ -162,6 +166,7 @@ impl Sequence {
         self.position = 0;
         self.current = Current::Nothing;
         self.results.clear();
+        self.outbox.clear();
         self.attempts += 1;
         (self.running, self.wrote, self.failure) = (None, false, None);
     }
@@ -216,6 +221,7 @@ impl Sequence {
     pub(crate) fn check_watches(&mut self, error: Error) {
         self.phase = Phase::Begin;
         self.position = self.commands.len();
+        self.outbox.clear();
         self.current = Current::Nothing;
         (self.running, self.wrote, self.failure) = (None, false, Some(error));
     }

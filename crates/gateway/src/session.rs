@@ -2,6 +2,7 @@
 
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
+use crate::pubsub::Outbox;
 use crate::sequence::Sequence;
 use crate::tally::{Tally, Writer};
 use crate::task::{After, Task};
@@ -28,6 +29,12 @@ pub(crate) struct Connection {
     pub(crate) discarded: Vec<u8>,
     /// It has authenticated once, or did not have to: it counts among the clients that are served.
     pub(crate) admitted: bool,
+    /// Messages that it has published and that are not sent yet.
+    pub(crate) outbox: Outbox,
+    /// The turn of its gateway in which it was sent a message last.
+    pub(crate) pushed_in: u64,
+    /// Since when more messages wait for a subscriber than may for long.
+    pub(crate) long_since: Option<Instant>,
     /// How many operations are submitted together, so that their replies hardly exceed the limit of the output.
     pub(crate) piece: usize,
 }
@@ -57,9 +64,20 @@ pub(crate) enum Activity {
     Held {
         /// The time.
         until: Instant,
-        /// Commands are paused until then, unless the pause ends before; else a command itself takes so long.
-        paused: bool,
+        /// Why.
+        hold: Hold,
     },
+}
+
+/// Why a connection waits for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// A command itself takes so long, and replies `OK` then.
+    Sleep,
+    /// Commands are paused until then, unless the pause ends before.
+    Pause,
+    /// Other gateways are to catch up with what it has published.
+    Congestion,
 }
 
 impl Activity {
@@ -98,6 +116,8 @@ pub(crate) struct Session {
     pub(crate) mode: Mode,
     /// What it watches.
     pub(crate) watching: Option<Watching>,
+    /// To how many channels, patterns and shard channels it has subscribed.
+    pub(crate) subscriptions: [usize; 3],
     pub(crate) opened_at: Instant,
     pub(crate) active_at: Instant,
     pub(crate) last_command: &'static str,
@@ -163,6 +183,22 @@ impl Connection {
         self.piece = fitting.clamp(1, MAX_PIECE.min(self.piece * 2));
     }
 
+    /// What was written from `start` on tells of the session only.
+    #[inline]
+    pub(crate) fn note_own_reply(&mut self, start: usize) {
+        let end = self.output.len();
+        match self.own_replies.last_mut() {
+            _ if end == start => {}
+            Some(last) if last.end == start => last.end = end,
+            _ => self.own_replies.push(start..end),
+        }
+    }
+
+    /// Writes what the client is sent whether it wants replies or not.
+    pub(crate) fn pushing_encoder(&mut self) -> Writer<'_> {
+        Writer::unmuted(&mut self.output, self.session.version, &mut self.tally)
+    }
+
     /// Writes replies behind those that wait to be sent.
     #[inline]
     pub(crate) fn encoder(&mut self) -> Writer<'_> {
@@ -188,10 +224,23 @@ impl Session {
             used: vec![keyspace],
             mode: Mode::Plain,
             watching: None,
+            subscriptions: [0; 3],
             opened_at: now,
             active_at: now,
             last_command: "NULL",
         }
+    }
+
+    /// True if it has subscribed to something.
+    #[inline]
+    pub(crate) fn is_subscriber(&self) -> bool {
+        self.subscriptions != [0; 3]
+    }
+
+    /// True if it may only subscribe and unsubscribe: in RESP2 nothing else tells messages from replies.
+    #[inline]
+    pub(crate) fn is_confined(&self) -> bool {
+        self.is_subscriber() && self.version == ProtocolVersion::Resp2
     }
 
     /// Its identity towards keyspaces.
@@ -229,6 +278,7 @@ impl Session {
             queued: queue.map(|queue| queue.len),
             queued_bytes: queue.map_or(0, |queue| queue.source.len()),
             output_bytes,
+            subscriptions: self.subscriptions,
             last_command: self.last_command,
             version: self.version,
         }

@@ -34,6 +34,10 @@ pub(crate) mod flag {
     pub(crate) const NO_MULTI: u16 = 1 << 9;
     /// It may name another keyspace, which is looked up before it becomes a plan. Not a flag of Redis.
     pub(crate) const OTHER_KEYSPACE: u16 = 1 << 10;
+    /// It is about messages.
+    pub(crate) const PUBSUB: u16 = 1 << 11;
+    /// It has effects elsewhere, though it writes nothing. `COMMAND` does not tell of it.
+    pub(crate) const MAY_REPLICATE: u16 = 1 << 12;
 }
 
 /// Which arguments are keys.
@@ -209,6 +213,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "types", title: "User-defined types", commands: commands::user_types::COMMANDS },
     Family { group: "transactions", title: "Transactions", commands: commands::transactions::COMMANDS },
     Family { group: "scripting", title: "Scripts", commands: commands::scripting::COMMANDS },
+    Family { group: "pubsub", title: "Publish and subscribe", commands: commands::pubsub::COMMANDS },
     Family { group: "sessions", title: "Sessions and contexts", commands: commands::sessions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },

@@ -195,6 +195,12 @@ impl<'c> Writer<'c> {
         tally: &'c mut Tally,
     ) -> Self {
         let target = if tally.is_muted() { discarded } else { output };
+        Writer::unmuted(target, version, tally)
+    }
+
+    /// Writes into `target`, whatever the client wants.
+    #[inline]
+    pub(crate) fn unmuted(target: &'c mut Vec<u8>, version: ProtocolVersion, tally: &'c mut Tally) -> Self {
         let start = target.len();
         Writer { encoder: Encoder::new(target, version), tally, start }
     }
@@ -261,6 +267,9 @@ impl ReplySink for Writer<'_> {
     }
     fn pair(&mut self) {
         self.encoder.pair();
+    }
+    fn push(&mut self, len: usize) {
+        self.encoder.push(len);
     }
     fn error(&mut self, error: &Error) {
         self.tally.note(error);

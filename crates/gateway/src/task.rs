@@ -2,8 +2,9 @@
 
 use crate::combine::{Combine, whole_error};
 use crate::engine::Engine;
-use crate::exec::Exec;
+use crate::exec::{Exec, is_nil};
 use crate::host::Host;
+use crate::news::Message;
 use crate::sequence::Sequence;
 use crate::session::{Activity, Mode, Session};
 use protocol::{Request, Step};
@@ -27,6 +28,8 @@ pub(crate) enum Task {
     Exec(Exec),
     /// Go on with the sequence.
     Sequence(Box<Sequence>),
+    /// Publish the messages with what their publisher had seen.
+    Publish(Vec<Message>),
     /// Empty the next keyspace.
     FlushAll {
         /// The one that is being emptied.
@@ -103,13 +106,17 @@ impl<H: Host> Engine<'_, H> {
             Task::Combine { combine, len } => {
                 self.connection.tally.replies_on_data += combine.commands(*len) as u64;
             }
-            Task::Ignore | Task::FlushAll { .. } => {}
+            Task::Ignore | Task::Publish(_) | Task::FlushAll { .. } => {}
         }
         match task {
             Task::Forward(after) => {
                 let error = reply.as_error();
                 // A merge that is not resolved goes on.
                 let goes_on = error.as_ref().is_some_and(|error| error.code == ErrorCode::Unresolved);
+                let ends = matches!(after, After::Ended | After::Aborted);
+                if ends && !goes_on && (after == After::Aborted || error.is_some() || is_nil(&reply)) {
+                    self.connection.outbox.clear();
+                }
                 if !goes_on {
                     self.apply(after, error.is_some());
                 }
@@ -126,6 +133,7 @@ impl<H: Host> Engine<'_, H> {
                     None => combine.write(len, &mut reply.elements(), &mut encoder),
                 }
             }
+            Task::Publish(messages) => self.publish_with(messages, &reply),
             Task::Exec(exec) => self.finish_exec(exec, &reply),
             Task::Sequence(mut sequence) => {
                 if !self.on_sequence_reply(&mut sequence, &reply) {

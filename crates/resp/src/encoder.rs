@@ -102,12 +102,6 @@ impl<B: BorrowMut<Vec<u8>>> Encoder<B> {
         self.output
     }
 
-    /// An out-of-band message such as a published one; `len` elements follow (RESP2: an array).
-    pub fn push(&mut self, len: usize) {
-        let marker = if self.is_resp3() { b'>' } else { b'*' };
-        self.header(marker, len);
-    }
-
     #[inline]
     fn is_resp3(&self) -> bool {
         self.version == ProtocolVersion::Resp3
@@ -228,6 +222,11 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
         if self.is_resp3() {
             self.header(b'*', 2);
         }
+    }
+
+    fn push(&mut self, len: usize) {
+        let marker = if self.is_resp3() { b'>' } else { b'*' };
+        self.header(marker, len);
     }
 
     fn error(&mut self, error: &Error) {

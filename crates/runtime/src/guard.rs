@@ -33,6 +33,7 @@ the above things in order for the server to start accepting connections from the
 pub(crate) struct Guard {
     cross_protocol: Seldom,
     wrong_password: Seldom,
+    slow_subscriber: Seldom,
     denied: Seldom,
     late: Seldom,
     pause_until: AtomicU64,
@@ -68,7 +69,11 @@ impl Guard {
             Incident::WrongPassword(address) if self.wrong_password.is_due() => {
                 tracing::warn!(address, "a client gave a wrong password");
             }
-            Incident::CrossProtocol(_) | Incident::WrongPassword(_) => {}
+            Incident::SlowSubscriber(address) if self.slow_subscriber.is_due() => tracing::warn!(
+                address,
+                "a subscriber was disconnected: it did not read its messages; see client-output-buffer-limit"
+            ),
+            Incident::CrossProtocol(_) | Incident::WrongPassword(_) | Incident::SlowSubscriber(_) => {}
         }
     }
 

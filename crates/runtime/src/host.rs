@@ -9,15 +9,15 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand,
-    Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Interest, News,
+    OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
+use types::{Error, KeyspaceId, ProcessId, ReplySink, RequestId, Rng};
 
 /// See [`Host`].
 pub(crate) struct WorkerHost {
@@ -33,6 +33,10 @@ pub(crate) struct WorkerHost {
     pub(crate) outcome: Outcome,
     /// The cluster is to be pumped before this turn ends.
     pub(crate) stirred: bool,
+    /// What was told to other gateways since the last `Worker::hold_told`.
+    pub(crate) told: Vec<(Audience, Arc<News>)>,
+    /// Another worker was far behind with what it was told when this one told something last.
+    pub(crate) is_congested: bool,
     /// How often statistics had been reset when this worker's were begun.
     pub(crate) resets: u64,
 }
@@ -50,6 +54,8 @@ impl WorkerHost {
             random: Rng::new(),
             outcome,
             stirred: false,
+            told: Vec::new(),
+            is_congested: false,
             resets: 0,
         }
     }
@@ -418,6 +424,41 @@ impl Host for WorkerHost {
         info::memory_stats(&self.process, &self.keyspaces, visit);
     }
 
+    fn tell(&mut self, whom: Audience, news: News) {
+        let is_alone = match whom {
+            Audience::Others | Audience::Process(_) => false,
+            Audience::Here => self.process.options.threads == 1,
+            Audience::Elsewhere => !self.process.view.has_peers(),
+        };
+        if !is_alone {
+            self.told.push((whom, Arc::new(news)));
+        }
+    }
+
+    fn interest(&self, look: &mut dyn FnMut(&Interest)) {
+        look(&self.process.interest.read());
+    }
+
+    fn change_interest(&mut self, change: &mut dyn FnMut(&mut Interest)) {
+        change(&mut self.process.interest.write());
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        self.process.parameters.output_limits.subscribers()
+    }
+
+    fn is_congested(&self) -> bool {
+        self.is_congested
+    }
+
+    fn process(&self) -> ProcessId {
+        self.process.view.process()
+    }
+
+    fn may_need_context(&self, keyspace: KeyspaceId) -> bool {
+        self.process.view.has_peers() && find(&self.keyspaces, keyspace).is_none()
+    }
+
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
             worker.clients.lock().values().for_each(&mut *visit);
@@ -427,8 +468,9 @@ impl Host for WorkerHost {
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
+            let is_meant = |client: &&ClientInfo| filter.matches(&client.peer, client.is_subscriber());
             let clients = worker.clients.lock();
-            killed += clients.values().filter(|client| filter.matches(&client.peer)).count() as u64;
+            killed += clients.values().filter(is_meant).count() as u64;
             drop(clients);
             worker.inbox.lock().kills.push(filter.clone());
             worker.wake();

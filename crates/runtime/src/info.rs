@@ -146,6 +146,9 @@ fn stats(process: &Process, statistics: &Statistics, out: &mut String) {
     line(out, format_args!("total_commands_processed:{}", commands(process)));
     line(out, format_args!("rejected_connections:{}", process.rejected_connections.load(Relaxed)));
     line(out, format_args!("total_error_replies:{}", statistics.error_replies()));
+    let [channels, patterns, shards] = process.interest.read().counts();
+    line(out, format_args!("pubsub_channels:{channels}\r\npubsub_patterns:{patterns}"));
+    line(out, format_args!("pubsubshard_channels:{shards}"));
 }
 
 /// What the kernel says of the processor's time; nothing where it does not say.

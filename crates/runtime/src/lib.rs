@@ -27,6 +27,7 @@ mod info;
 mod journal;
 mod keyspace;
 mod options;
+mod output_limits;
 mod parameters;
 mod process;
 mod refusal;

@@ -6,6 +6,7 @@
 //! value that it has is no change.
 
 use crate::options::Options;
+use crate::output_limits::{self, Limit, OutputLimits};
 use crate::process::Process;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ pub(crate) struct Parameters {
     latency_millis: AtomicU64,
     max_clients: AtomicUsize,
     protected_mode: AtomicBool,
+    pub(crate) output_limits: OutputLimits,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -62,6 +64,7 @@ impl Parameters {
             latency_millis: AtomicU64::new(0),
             max_clients: AtomicUsize::new(options.max_clients),
             protected_mode: AtomicBool::new(options.protected_mode),
+            output_limits: OutputLimits::default(),
             meaningless: Mutex::default(),
         }
     }
@@ -122,6 +125,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("appendonly", switch(process.journal.is_some()));
     let addresses: Vec<String> = options.listen.iter().map(|address| address.ip().to_string()).collect();
     visit("bind", &addresses.join(" "));
+    visit("client-output-buffer-limit", &parameters.output_limits.text());
     visit("client-query-buffer-limit", &options.client_query_limit_bytes.to_string());
     visit("databases", &databases.to_string());
     visit("dir", &options.data.as_deref().map_or(String::new(), |path| path.display().to_string()));
@@ -155,6 +159,7 @@ enum Change {
     LatencyMillis(u64),
     MaxClients(usize),
     ProtectedMode(bool),
+    OutputLimits(Vec<Limit>),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -185,6 +190,7 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::LatencyMillis(millis) => parameters.latency_millis.store(millis, Relaxed),
             Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
             Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
+            Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::Meaningless(name, value) => {
                 parameters.meaningless.lock().insert(name, value);
             }
@@ -229,6 +235,7 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         "slowlog-max-len" => integer(0, i64::MAX).map(|length| Change::SlowlogLength(length as usize)),
         "latency-monitor-threshold" => integer(0, i64::MAX).map(|ms| Change::LatencyMillis(ms as u64)),
         "maxclients" => integer(1, u32::MAX.into()).map(|most| Change::MaxClients(most as usize)),
+        "client-output-buffer-limit" => output_limits::parse(value).map(Change::OutputLimits),
         "protected-mode" => switch().map(Change::ProtectedMode),
         "requirepass" => Err("can't set immutable config".to_owned()),
         _ if value.eq_ignore_ascii_case(present) => Ok(Change::Nothing),

@@ -8,7 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Statistics};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Interest, Message, News, Statistics};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use types::{Error, KeyspaceId, ReplyBuf, RequestId};
+use types::{Error, KeyspaceId, ProcessId, ReplyBuf, RequestId};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.
 pub(crate) fn fatal(reason: &str) -> ! {
@@ -49,6 +49,22 @@ pub(crate) struct Inbox {
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
     /// Keyspaces that were dropped: nobody waits for them any longer.
     pub(crate) dropped: Vec<KeyspaceId>,
+    /// What other gateways have told, and of which process they are.
+    pub(crate) news: Vec<(ProcessId, Arc<News>)>,
+    /// About how many bytes these are.
+    news_bytes: usize,
+}
+
+/// With more bytes of news that it has not heard a worker is far behind.
+const MANY_NEWS_BYTES: usize = 8 << 20;
+/// With more bytes of them it misses what else is told.
+const MOST_NEWS_BYTES: usize = 128 << 20;
+
+/// About how much memory news take.
+fn bytes_of(news: &News) -> usize {
+    match news {
+        News::Published { message: Message { channel, payload, .. } } => 128 + channel.len() + payload.len(),
+    }
 }
 
 /// A worker as the other threads see it.
@@ -75,6 +91,31 @@ pub(crate) fn seconds_since_1970() -> u64 {
 }
 
 impl WorkerHandle {
+    /// Hands it what gateways of a process have told.
+    pub(crate) fn hand_news(&self, news: impl Iterator<Item = (ProcessId, Arc<News>)>) {
+        let mut inbox = self.inbox.lock();
+        // Who has left others there has woken it.
+        let is_awake = !inbox.news.is_empty();
+        for (from, news) in news {
+            if inbox.news_bytes > MOST_NEWS_BYTES {
+                // They arrive at most once, and need not.
+                break;
+            }
+            inbox.news_bytes += bytes_of(&news);
+            inbox.news.push((from, news));
+        }
+        let has_news = !inbox.news.is_empty();
+        drop(inbox);
+        if has_news && !is_awake {
+            self.wake();
+        }
+    }
+
+    /// True if it is far behind with what it was told.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.inbox.lock().news_bytes > MANY_NEWS_BYTES
+    }
+
     pub(crate) fn wake(&self) {
         if let Err(error) = self.waker.wake() {
             fatal(&format!("cannot wake a worker: {error}"));
@@ -117,6 +158,8 @@ pub(crate) struct Process {
     /// What only memory holds is not kept in a checkpoint at the end.
     pub(crate) ends_unsaved: AtomicBool,
     pub(crate) recent: Mutex<Recent>,
+    /// What the workers' gateways have subscribers of.
+    pub(crate) interest: RwLock<Interest>,
 }
 
 impl Process {
@@ -147,6 +190,7 @@ impl Process {
             savers: Mutex::default(),
             ends_unsaved: AtomicBool::new(false),
             recent: Mutex::default(),
+            interest: RwLock::default(),
         }
     }
 
@@ -197,6 +241,13 @@ impl Process {
         for worker in self.workers.read().iter().filter(|_| !dropped.is_empty()) {
             worker.inbox.lock().dropped.extend_from_slice(dropped);
             worker.wake();
+        }
+    }
+
+    /// Hands all workers what gateways of other processes have told.
+    pub(crate) fn hand_on(&self, heard: Vec<(ProcessId, Arc<News>)>) {
+        if !heard.is_empty() {
+            self.workers.read().iter().for_each(|worker| worker.hand_news(heard.iter().cloned()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! A worker thread: its event loop, its connections, its gateway.
 
 mod replicated;
+mod told;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::Group;
+use told::Told;
 use types::{ReplyBuf, RequestId};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -34,6 +36,8 @@ const EVENTS: usize = 1024;
 const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
 const KEPT_FOR_COMMIT: usize = 4 * 1024;
+/// So much memory the output of a subscriber keeps while nothing is published.
+const IDLE_SUBSCRIBER_BYTES: usize = 256;
 /// How long replies wait for a log that refuses what they rest on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -61,6 +65,12 @@ pub(crate) struct Worker {
     wildcards: Vec<bool>,
     /// Clients that have not authenticated, the oldest first, and when they came.
     unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
+    /// What clients of this worker have told other gateways, and the log holds back.
+    told: VecDeque<Told>,
+    /// What the messages to this worker's subscribers wait for that were published in this turn, as replies do.
+    pushed: Outcome,
+    /// Subscribers whose output may have more memory than it needs.
+    grown: Vec<usize>,
     /// How many commands there were when statistics were published.
     published: u64,
     next_tick: types::Instant,
@@ -101,6 +111,9 @@ impl Worker {
         Ok(Worker {
             wildcards: listeners.iter().map(is_wildcard).collect(),
             unauthenticated: VecDeque::new(),
+            told: VecDeque::new(),
+            pushed: Outcome::NOTHING,
+            grown: Vec::new(),
             published: 0,
             index,
             poll,
@@ -304,6 +317,9 @@ impl Worker {
         for keyspace in inbox.dropped {
             self.gateway.give_up_waiting(keyspace, &dropped());
         }
+        for (from, news) in inbox.news {
+            self.gateway.hear(from, &news, &mut self.host);
+        }
         // A gate of the cluster may have opened.
         self.host.stirred |= self.awaits_log;
         for (id, checked) in inbox.types {
@@ -387,6 +403,11 @@ impl Worker {
         // A log that failed meanwhile may have taken back what the first of these replies tell of.
         outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
+        self.hold_told(&outcome);
+        if self.gateway.has_news() && !outcome.refused {
+            self.pushed.gate = self.pushed.gate.and(outcome.gate);
+            self.pushed.undoable = self.pushed.undoable.max(outcome.undoable);
+        }
     }
 
     fn log_failures(&self) -> u64 {
@@ -412,7 +433,11 @@ impl Worker {
         let mut news = Vec::new();
         self.gateway.settle(&mut self.host, &mut news);
         // Any of them may tell of what any of them did.
-        let outcome = self.host.take_outcome();
+        let mut outcome = self.host.take_outcome();
+        self.hold_told(&outcome);
+        let pushed = std::mem::replace(&mut self.pushed, Outcome::NOTHING);
+        outcome.gate = outcome.gate.and(pushed.gate);
+        outcome.undoable = outcome.undoable.max(pushed.undoable);
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
             self.gate(token, &outcome);
@@ -446,6 +471,10 @@ impl Worker {
                 write |= gate.written > durable.written;
             }
         }
+        for told in &self.told {
+            sync |= told.gate.synced > durable.synced;
+            write |= told.gate.written > durable.written;
+        }
         if sync {
             self.host.me.awaits_log.store(true, Ordering::Release);
             journal.want_sync();
@@ -462,7 +491,8 @@ impl Worker {
         for token in std::mem::take(&mut self.touched) {
             self.send(token, durable);
         }
-        if !self.holding.is_empty() {
+        self.send_told(durable);
+        if !self.holding.is_empty() || !self.told.is_empty() {
             self.host.me.awaits_log.store(true, Ordering::Release);
             let late = self.host.process.journal.as_ref().is_some_and(|journal| journal.durable() != durable);
             if late {
@@ -495,6 +525,9 @@ impl Worker {
         }
         let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
         let drained = output.is_empty();
+        if drained && output.capacity() > IDLE_SUBSCRIBER_BYTES && self.gateway.is_subscriber(connection.id) {
+            self.grown.push(token);
+        }
         if connection.holds() {
             self.holding.push(token);
         }
@@ -540,6 +573,7 @@ impl Worker {
         if !self.unauthenticated.is_empty() {
             self.make_room();
         }
+        self.shrink_outputs();
         self.publish_counts();
         let threads = self.host.process.options.threads;
         if threads > 1 {
@@ -561,6 +595,18 @@ impl Worker {
             }
             if self.index == 0 {
                 self.expire_leases(keyspace);
+            }
+        }
+    }
+
+    /// Gives back the memory of subscribers' outputs that are empty.
+    fn shrink_outputs(&mut self) {
+        for token in std::mem::take(&mut self.grown) {
+            let Some(Some(connection)) = self.connections.get(token) else { continue };
+            if let Some(output) = self.gateway.output_mut(connection.id)
+                && output.is_empty()
+            {
+                *output = Vec::new();
             }
         }
     }

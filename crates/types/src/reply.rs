@@ -32,6 +32,10 @@ pub trait ReplySink {
     fn pairs(&mut self, pairs: usize);
     /// One pair of [`ReplySink::pairs`]; two elements follow.
     fn pair(&mut self);
+    /// A message beside the replies, such as the confirmation of a subscription; `len` elements follow (RESP2: an array).
+    fn push(&mut self, len: usize) {
+        self.array(len);
+    }
     /// An error.
     fn error(&mut self, error: &Error);
 
@@ -87,6 +91,8 @@ pub enum Reply<'a> {
     Pairs(usize),
     /// See [`ReplySink::pair`].
     Pair,
+    /// See [`ReplySink::push`].
+    Push(usize),
     /// See [`ReplySink::error`].
     Error(Error),
 }
@@ -108,6 +114,7 @@ impl Reply<'_> {
             Reply::Set(len) => sink.set(*len),
             Reply::Pairs(pairs) => sink.pairs(*pairs),
             Reply::Pair => sink.pair(),
+            Reply::Push(len) => sink.push(*len),
             Reply::Error(error) => sink.error(error),
         }
     }
@@ -115,7 +122,7 @@ impl Reply<'_> {
     /// How many elements belong to this one as its direct children.
     pub fn children(&self) -> usize {
         match self {
-            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) => *len,
+            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) | Reply::Push(len) => *len,
             Reply::Map(pairs) => pairs.saturating_mul(2),
             Reply::Pair => 2,
             _ => 0,
@@ -218,6 +225,7 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         11 => Reply::Pair,
         12 => Reply::Error(Error::decode(input)?),
         13 => Reply::Number(text(input)?),
+        14 => Reply::Push(count(input)?),
         _ => return Err(Malformed("reply tag")),
     })
 }
@@ -261,6 +269,9 @@ impl ReplySink for ReplyBuf {
     }
     fn pair(&mut self) {
         self.tagged(11, |_| {});
+    }
+    fn push(&mut self, len: usize) {
+        self.tagged(14, |out| put_varint(out, len as u64));
     }
     fn error(&mut self, error: &Error) {
         self.tagged(12, |out| error.encode(out));

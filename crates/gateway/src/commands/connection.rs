@@ -1,7 +1,7 @@
 //! Commands about the connection: who the client is, which protocol and which keyspace it uses.
 
 use super::clients;
-use crate::client::ClientFilter;
+use crate::client::{ClientFilter, ClientKind};
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
@@ -152,6 +152,11 @@ fn auth(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
 
 fn ping(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     match control.call.len() {
+        1 | 2 if control.connection.session.is_confined() => {
+            sink.array(2);
+            sink.bulk(b"pong");
+            sink.bulk(control.call.arguments.get(1).unwrap_or_default());
+        }
         1 => sink.simple("PONG"),
         2 => sink.bulk(control.call.bytes(1)),
         _ => return Err(wrong_arity(control.call.command)),
@@ -236,11 +241,13 @@ fn client_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
     Ok(())
 }
 
-/// Whether a type of client exists, and whether it is not `normal`, the only one there is here.
-fn is_other_type(name: &[u8]) -> Result<bool, Error> {
+/// A type of client.
+fn client_kind(name: &[u8]) -> Result<ClientKind, Error> {
     let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
     match ["normal", "pubsub", "master", "replica", "slave"].iter().position(is) {
-        Some(position) => Ok(position != 0),
+        Some(0) => Ok(ClientKind::Normal),
+        Some(1) => Ok(ClientKind::Subscriber),
+        Some(_) => Ok(ClientKind::Other),
         None => Err(Error::err(format!("Unknown client type '{}'", lossy(name)))),
     }
 }
@@ -249,9 +256,8 @@ fn client_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
     let call = control.call;
     let mut clients = control.clients();
     if call.len() == 4 && call.is(2, "TYPE") {
-        if is_other_type(call.bytes(3))? {
-            clients.clear();
-        }
+        let kind = client_kind(call.bytes(3))?;
+        clients.retain(|client| kind.is_of(client.is_subscriber()));
     } else if call.len() > 3 && call.is(2, "ID") {
         let mut wanted = Vec::new();
         for index in 3..call.len() {
@@ -307,7 +313,7 @@ fn kill_filter(call: &Call<'_>, own: u64) -> Result<ClientFilter, Error> {
                 let number = number.filter(|number| *number > 0);
                 filter.client = Some(number.ok_or_else(|| Error::err("client-id should be greater than 0"))?);
             }
-            () if call.is(index, "TYPE") => filter.only_other_types = is_other_type(value)?,
+            () if call.is(index, "TYPE") => filter.kind = Some(client_kind(value)?),
             () if call.is(index, "ADDR") => filter.address = Some(value.to_vec()),
             () if call.is(index, "LADDR") => filter.local_address = Some(value.to_vec()),
             () if call.is(index, "USER") => {

@@ -19,6 +19,7 @@ pub(crate) mod lists;
 pub(crate) mod moving;
 pub(crate) mod objects;
 mod process;
+pub(crate) mod pubsub;
 mod scored_combined;
 pub(crate) mod scored_ranges;
 pub(crate) mod scored_sets;

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
-use crate::session::Activity;
+use crate::session::{Activity, Hold};
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local};
 use types::{Error, ReplySink};
@@ -124,6 +124,6 @@ fn sleep(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Err
     let seconds = control.call.float(2).unwrap_or(0.0);
     let micros = (seconds * 1e6).clamp(0.0, LONGEST_MICROS) as u64;
     let until = types::Instant(control.now.instant.0.saturating_add(micros));
-    control.connection.activity = Activity::Held { until, paused: false };
+    control.connection.activity = Activity::Held { until, hold: Hold::Sleep };
     Ok(())
 }

@@ -5,6 +5,7 @@ mod documentation;
 mod evals;
 mod pipelines;
 mod properties;
+mod pubsub;
 mod scripts;
 mod support;
 mod transactions;

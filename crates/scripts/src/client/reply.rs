@@ -60,7 +60,7 @@ impl Reader<'_> {
             },
             Reply::Null | Reply::NullArray => Ok(self.nothing()),
             Reply::Array(len) | Reply::Pairs(len) if self.is_new => self.list(len, elements),
-            Reply::Array(len) => self.list(len, elements),
+            Reply::Array(len) | Reply::Push(len) => self.list(len, elements),
             Reply::Pair => self.list(2, elements),
             Reply::Map(pairs) if self.is_new => {
                 let map = self.lua.create_table()?;

@@ -2,10 +2,10 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause,
-    Safety, SlowCommand, Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Interest,
+    KeyspaceOptions, Model, News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
-use protocol::{Durability, Now, Replies, Request};
+use protocol::{ContextAsk, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
@@ -33,6 +33,12 @@ pub struct TestHost {
     /// What was reported of clients.
     pub incidents: RefCell<Vec<String>>,
     pub pause: Pause,
+    /// What was told to other gateways.
+    pub told: Vec<(Audience, News)>,
+    pub interest: Interest,
+    /// Sessions of keyspaces have contexts: the next token.
+    pub contexts: Option<u64>,
+    pub output_limit: OutputLimit,
     /// The process was asked to end, saving or not.
     pub shut_down: Option<bool>,
 }
@@ -57,6 +63,10 @@ impl TestHost {
             diagnostics: RefCell::default(),
             incidents: RefCell::default(),
             pause: Pause::default(),
+            told: Vec::new(),
+            interest: Interest::default(),
+            contexts: None,
+            output_limit: OutputLimit::default(),
             shut_down: None,
         }
     }
@@ -83,6 +93,20 @@ impl TestHost {
             Some(held) => held.push((id, reply)),
             None => reply.replay(replies.reply(id)),
         }
+    }
+
+    /// Tokens are numbers, and whatever they tell of is seen.
+    fn tell_context(&mut self, request: &Request<'_>) -> ReplyBuf {
+        let mut reply = ReplyBuf::new();
+        match request {
+            Request::Context { ask: ContextAsk::Token, .. } => {
+                let token = self.contexts.get_or_insert(0);
+                reply.bulk(token.to_string().as_bytes());
+                *token += 1;
+            }
+            _ => reply.simple("OK"),
+        }
+        reply
     }
 
     fn find(&self, name: &[u8]) -> Option<KeyspaceId> {
@@ -116,6 +140,9 @@ impl Host for TestHost {
             let closes = matches!(request, Request::Close { .. });
             let now_millis = self.now_millis;
             let reply = match self.keyspaces.get_mut(&keyspace) {
+                Some(_) if self.contexts.is_some() && matches!(request, Request::Context { .. }) => {
+                    self.tell_context(&request)
+                }
                 Some((_, memory)) => memory.execute(&request, now_millis),
                 None => {
                     let mut reply = ReplyBuf::new();
@@ -299,6 +326,26 @@ impl Host for TestHost {
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
         visit("appendonly", "no");
         visit("save", "");
+    }
+
+    fn tell(&mut self, whom: Audience, news: News) {
+        self.told.push((whom, news));
+    }
+
+    fn interest(&self, look: &mut dyn FnMut(&Interest)) {
+        look(&self.interest);
+    }
+
+    fn change_interest(&mut self, change: &mut dyn FnMut(&mut Interest)) {
+        change(&mut self.interest);
+    }
+
+    fn may_need_context(&self, _keyspace: KeyspaceId) -> bool {
+        self.contexts.is_some()
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        self.output_limit
     }
 
     fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}

@@ -3,11 +3,11 @@
 pub mod host;
 pub mod memory;
 
-use anabranch_gateway::{Config, ConnectionId, Gateway, Peer, State};
+use anabranch_gateway::{Config, ConnectionId, Gateway, News, Peer, State};
 use host::TestHost;
 use resp::{ReplyParser, Value};
 use std::collections::BTreeMap;
-use types::Rng;
+use types::{ProcessId, Rng};
 
 /// A gateway with its clients and its host.
 pub struct Harness {
@@ -88,7 +88,13 @@ impl Harness {
         self.settle();
     }
 
-    fn settle(&mut self) {
+    /// Another gateway tells this one something.
+    pub fn hear(&mut self, from: u16, news: &News) {
+        self.gateway.hear(ProcessId(from), news, &mut self.host);
+        self.settle();
+    }
+
+    pub fn settle(&mut self) {
         let mut news = Vec::new();
         self.gateway.settle(&mut self.host, &mut news);
         let ready: Vec<String> = self

@@ -1,0 +1,321 @@
+"""Publish and subscribe: bytes as Redis sends them, over workers and processes, with slow and dying clients."""
+
+import re
+import socket
+import threading
+import time
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import Anabranch, wait_until
+from resp import Raw, encode
+
+# By name: what clients send, in order. What each of them gets after each line is the same as from Redis.
+SCENARIOS = {
+    "subscribing": """
+        a: SUBSCRIBE x y x
+        a: PING | PING hi | GET k | CLIENT LIST | MULTI | HELLO 3 | FOO | GET | SUBSCRIBE
+        b: PUBLISH x 1 | PUBLISH y 2 | PUBLISH z 3
+        a: UNSUBSCRIBE z | UNSUBSCRIBE x
+        b: PUBLISH x 4
+        a: UNSUBSCRIBE | UNSUBSCRIBE | GET k
+        b: PUBLISH y 5
+    """,
+    "patterns": """
+        a: PSUBSCRIBE n?ws* n?ws*
+        b: PUBLISH news 1 | PUBLISH nws 2 | PUBLISH naws.x 3
+        a: SUBSCRIBE news
+        b: PUBLISH news 4 | PUBSUB NUMPAT | PUBSUB CHANNELS | PUBSUB CHANNELS x* | PUBSUB NUMSUB news other | PUBSUB NUMSUB
+        a: PUNSUBSCRIBE q | PUNSUBSCRIBE | PUNSUBSCRIBE
+        b: PUBLISH news 5 | PUBSUB NUMPAT
+    """,
+    "shard channels": """
+        a: SSUBSCRIBE s
+        a: SUBSCRIBE s
+        b: SPUBLISH s 1 | PUBLISH s 2 | PUBSUB SHARDCHANNELS | PUBSUB SHARDNUMSUB s t | PUBSUB SHARDCHANNELS t*
+        a: SUNSUBSCRIBE t | SUNSUBSCRIBE | SUNSUBSCRIBE
+        b: SPUBLISH s 3
+    """,
+    "in MULTI": """
+        a: MULTI | SUBSCRIBE q | PING | GET k | EXEC
+        a: GET k | EXEC
+        b: MULTI | PUBLISH q 1
+        b: PUBLISH q 2 | EXEC
+        b: MULTI | PUBLISH q 3 | DISCARD | MULTI | PUBLISH q 4 | GET | EXEC
+        b: WATCH k | SET k 1 | MULTI | PUBLISH q 5 | EXEC
+        a: RESET
+    """,
+    "in scripts": """
+        a: SUBSCRIBE q
+        b: EVAL "redis.call('publish','q','1') return redis.call('publish','q','2')" 0
+        b: EVAL "return redis.call('pubsub','numsub','q')" 0
+        b: EVAL_RO "return redis.call('publish','q','2')" 0
+        b: EVAL "return redis.call('subscribe','q')" 0
+    """,
+    "RESP3": """
+        a: HELLO 3
+        a: SUBSCRIBE c | GET none | PING | PING x | PSUBSCRIBE c* | SSUBSCRIBE s
+        b: PUBLISH c 1 | SPUBLISH s 2
+        a: MULTI | SUBSCRIBE d | GET none | EXEC
+        b: PUBLISH d 3
+        a: UNSUBSCRIBE c d | PUNSUBSCRIBE | SUNSUBSCRIBE | UNSUBSCRIBE
+        a: CLIENT REPLY OFF | SUBSCRIBE c | PING
+        b: PUBLISH c 4
+        a: UNSUBSCRIBE c | PING | CLIENT REPLY ON | CLIENT REPLY SKIP | SUBSCRIBE c | PING
+        a: HELLO 2 | GET none | UNSUBSCRIBE | GET none
+    """,
+    "the end": """
+        a: SUBSCRIBE c | RESET | GET none
+        b: PUBLISH c 1
+        a: SUBSCRIBE c | QUIT
+        b: PUBLISH c 2
+    """,
+    "CLIENT KILL": """
+        a: SUBSCRIBE c
+        b: CLIENT KILL TYPE pubsub
+        b: CLIENT KILL TYPE pubsub | PUBSUB NUMSUB c
+    """,
+    "limits": """
+        b: CONFIG GET client-output-buffer-limit
+        b: CONFIG SET client-output-buffer-limit "pubsub 1mb 2k 3"
+        b: CONFIG GET client-output-buffer-limit
+        b: CONFIG SET client-output-buffer-limit "foo 1mb 0 0" | CONFIG SET client-output-buffer-limit "pubsub 1mb 0"
+        b: CONFIG SET client-output-buffer-limit "pubsub 1mb x 0" | CONFIG SET client-output-buffer-limit ""
+        b: CONFIG SET client-output-buffer-limit "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
+        b: CONFIG GET client-output-buffer-limit
+    """,
+}
+
+
+class Client:
+    """A socket whose bytes are kept as they come."""
+
+    def __init__(self, server):
+        self.socket = socket.create_connection(("127.0.0.1", server.port))
+
+    def take(self, least: int | None, quiet: float = 0.05) -> bytes:
+        """What comes until nothing does; waits for `least` bytes, if that is known."""
+        data, deadline = b"", time.monotonic() + 10
+        while True:
+            known = least is not None and len(data) < least and time.monotonic() < deadline
+            self.socket.settimeout(1 if known else quiet)
+            try:
+                more = self.socket.recv(65536)
+            except TimeoutError:
+                if known:
+                    continue
+                return data
+            if not more:
+                return data + b"<end>"
+            data += more
+
+
+def play(server, scenario: str, expected: list[bytes] | None) -> list[bytes]:
+    """What both clients get after each line."""
+    clients, got = {name: Client(server) for name in "ab"}, []
+    for line in scenario.strip().splitlines():
+        name, _, commands = line.strip().partition(": ")
+        for command in commands.split(" | "):
+            clients[name].socket.sendall(command.encode() + b"\r\n")
+        for name, client in clients.items():
+            got.append(client.take(len(expected[len(got)].removesuffix(b"<end>")) if expected else None))
+    for client in clients.values():
+        client.socket.close()
+    return got
+
+
+def without_numbers(data: bytes) -> bytes:
+    """Without the client's number, which HELLO tells."""
+    return re.sub(rb"\r\nid\r\n:\d+", b"", data)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_bytes_are_those_of_redis(server, peer, name):
+    expected = play(peer, SCENARIOS[name], None)
+    got = play(server, SCENARIOS[name], expected)
+    lines = [line.strip() for line in SCENARIOS[name].strip().splitlines() for _ in "ab"]
+    for line, theirs, ours in zip(lines, expected, got):
+        assert without_numbers(ours) == without_numbers(theirs), line
+
+
+@pytest.fixture(scope="module")
+def workers():
+    server = Anabranch()
+    server.arguments = ["--threads", "3"]
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def three():
+    with Cluster(1, 3) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_pubsub_object_of_redis_py(workers, protocol):
+    with workers.client(protocol=protocol, decode_responses=True) as client:
+        handled = []
+        pubsub = client.pubsub()
+        pubsub.subscribe("plain", **{"handled": lambda message: handled.append(message["data"])})
+        pubsub.psubscribe("p*")
+        kinds = [pubsub.get_message(timeout=5)["type"] for _ in range(3)]
+        assert kinds == ["subscribe", "subscribe", "psubscribe"]
+        assert client.publish("plain", "1") == 2 and client.publish("handled", "2") == 1
+        messages = [pubsub.get_message(timeout=5) for _ in range(3)]
+        assert [(m["type"], m["channel"], m["data"]) for m in messages if m] == [
+            ("message", "plain", "1"),
+            ("pmessage", "plain", "1"),
+        ]
+        assert handled == ["2"]
+        assert client.pubsub_numsub("plain", "none") == [("plain", 1), ("none", 0)]
+        assert client.pubsub_numpat() == 1 and set(client.pubsub_channels()) == {"plain", "handled"}
+        pubsub.unsubscribe()
+        pubsub.punsubscribe()
+        assert [pubsub.get_message(timeout=5)["type"] for _ in range(3)] == ["unsubscribe", "unsubscribe", "punsubscribe"]
+        assert client.publish("plain", "3") == 0 and not pubsub.subscribed
+        pubsub.close()
+
+
+def subscribed(server, channel: str, protocol: int = 2) -> Raw:
+    raw = server.raw()
+    if protocol == 3:
+        raw.call("HELLO", 3)
+    assert raw.call("SUBSCRIBE", channel).items[1].text == channel.encode()
+    return raw
+
+
+def numbers(raw: Raw, count: int) -> list[int]:
+    """The payloads of so many messages."""
+    return [int(raw.read().items[2].text) for _ in range(count)]
+
+
+def test_all_workers_deliver_in_order(workers):
+    subscribers = [subscribed(workers, "c", 2 + number % 2) for number in range(12)]
+    with workers.raw() as publisher:
+        publisher.send(b"".join(encode(["PUBLISH", "c", number]) for number in range(2000)))
+        assert all(publisher.read().text == b"12" for _ in range(2000))
+        assert publisher.call("PUBSUB", "NUMSUB", "c").items[1].text == b"12"
+        for subscriber in subscribers:
+            assert numbers(subscriber, 2000) == list(range(2000))
+        info = publisher.call("INFO", "stats").text
+        assert b"pubsub_channels:1\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\n" in info
+        wait_until(lambda: publisher.call("CLIENT", "LIST", "TYPE", "pubsub").text.count(b"flags=P") == 12)
+        assert publisher.call("CLIENT", "KILL", "TYPE", "pubsub").text == b"12"
+        assert all(subscriber.read_rest() == b"" for subscriber in subscribers)
+        wait_until(lambda: publisher.call("PUBSUB", "NUMSUB", "c").items[1].text == b"0")
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_every_process_of_a_cluster_delivers(three, protocol):
+    subscribers = [subscribed(node, "c", protocol) for node in three for _ in range(2)]
+    with three["a/1"].raw() as publisher:
+        publisher.send(b"".join(encode(["PUBLISH", "c", number]) for number in range(1000)))
+        # As in Redis Cluster, those of the own process are counted.
+        assert {publisher.read().text for _ in range(1000)} == {b"2"}
+        for subscriber in subscribers:
+            assert numbers(subscriber, 1000) == list(range(1000))
+        publisher.send(encode(["MULTI"]) + encode(["SET", "k", 1]) + encode(["PUBLISH", "c", 7]) + encode(["EXEC"]))
+        assert [publisher.read().is_error for _ in range(4)] == [False] * 4
+        assert [numbers(subscriber, 1) for subscriber in subscribers] == [[7]] * 6
+    for subscriber in subscribers:
+        subscriber.close()
+
+
+def test_a_killed_publisher_leaves_no_gap():
+    with Cluster(1, 3) as cluster:
+        subscribers = [subscribed(cluster[name], "c") for name in ("a/2", "a/3")]
+        publisher = cluster["a/1"].raw()
+        stop = threading.Event()
+
+        def publish():
+            number = 0
+            try:
+                while not stop.is_set():
+                    publisher.send(b"".join(encode(["PUBLISH", "c", number + i]) for i in range(100)))
+                    [publisher.read() for _ in range(100)]
+                    number += 100
+            except (OSError, EOFError):
+                pass
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        assert all(numbers(subscriber, 500) == list(range(500)) for subscriber in subscribers)
+        cluster.do("kill a/1")
+        stop.set()
+        thread.join()
+        # Whatever else came is the next in order, and ends; others publish as before.
+        with cluster["a/2"].raw() as other:
+            wait_until(lambda: other.call("PUBLISH", "c", -1).text == b"1")
+        for subscriber in subscribers:
+            expected = 500
+            while (number := numbers(subscriber, 1)[0]) >= 0:
+                assert number == expected
+                expected += 1
+
+
+def test_a_slow_subscriber_is_disconnected_and_costs_bounded_memory(workers):
+    with workers.raw() as publisher:
+        publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 4mb 0 0")
+        slow, quick = subscribed(workers, "big"), subscribed(workers, "big")
+        before, payload = workers.memory_bytes(), b"x" * 20_000
+        for _ in range(300):
+            publisher.send(encode(["PUBLISH", "big", payload]) * 10)
+            [publisher.read() for _ in range(10)]
+            assert [quick.read().items[2].text for _ in range(10)] == [payload] * 10
+        wait_until(lambda: publisher.call("PUBSUB", "NUMSUB", "big").items[1].text == b"1")
+        assert workers.memory_bytes() - before < 48 << 20
+        assert b"message" in slow.read_rest()
+        quick.close()
+        publisher.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 32mb 8mb 60")
+
+
+def test_an_idle_subscriber_costs_little():
+    server = Anabranch()
+    server.arguments = ["--threads", "1"]
+
+    def open_clients(commands: bytes) -> tuple[list[socket.socket], float]:
+        before, clients = server.memory_bytes(), []
+        for _ in range(3000):
+            client = socket.create_connection(("127.0.0.1", server.port))
+            client.sendall(commands)
+            client.recv(1 << 16)
+            clients.append(client)
+        with server.raw() as raw:
+            assert raw.call("PUBLISH", "idle", "x" * 100).text == (b"3000" if b"SUBSCRIBE" in commands else b"0")
+        time.sleep(0.3)
+        return clients, (server.memory_bytes() - before) / 3000
+
+    with server:
+        # The first of them grow tables that all share.
+        plain, each = open_clients(b"PING\r\n")
+        idle, each_idle = open_clients(b"SUBSCRIBE idle\r\n")
+        print(f"a client {each:.0f} bytes, a subscriber {each_idle:.0f}")
+        assert each_idle < each + 2048
+        for client in plain + idle:
+            client.close()
+
+
+def test_who_was_told_of_a_write_finds_it_in_another_region():
+    with Cluster(2, 1, "--model", "causal", "--delay", "a-b=100ms") as cluster:
+        subscriber = subscribed(cluster["b/1"], "c")
+        with cluster["a/1"].session("default") as writer, cluster["b/1"].session("default") as reader:
+            late = 0.0
+            for number in range(40):
+                begin = time.monotonic()
+                writer.set(f"key:{number}", number)
+                writer.publish("c", number)
+                assert numbers(subscriber, 1) == [number]
+                late = max(late, time.monotonic() - begin)
+                assert reader.get(f"key:{number}") == str(number)
+                if number % 3 == 0:
+                    with writer.pipeline() as transaction:
+                        transaction.set(f"key:{number}", "new").publish("c", -number).execute()
+                    assert numbers(subscriber, 1) == [-number]
+                    assert reader.get(f"key:{number}") == "new"
+            assert late < 0.9, "nobody waited for the deadline"
+            cluster.do("cut a b")
+            writer.publish("c", 99)
+            cluster.do("heal")
