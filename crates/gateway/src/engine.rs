@@ -1,6 +1,7 @@
 //! Executes a connection's commands: the fast path, and the choice of any other.
 
 use crate::combine::Combine;
+use crate::commands::connection::admit;
 use crate::commands::moving::check_destination;
 use crate::control::Control;
 use crate::diagnostics::SlowCommand;
@@ -297,7 +298,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let session = &mut self.connection.session;
         session.last_command = command.name;
         if !session.authenticated && !command.is(flag::NO_AUTH) {
-            return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
+            self.admit_unasked()?;
         }
         self.connection.tally.found(number);
         let read_only = match &self.connection.session.mode {
@@ -316,6 +317,17 @@ impl<'e, H: Host> Engine<'e, H> {
             Mode::Interactive { read_only } => Some(*read_only),
         };
         self.classify_in_transaction(call, read_only)
+    }
+
+    /// A client that has not authenticated may go on if the password has been taken away since it came.
+    #[cold]
+    fn admit_unasked(&mut self) -> Result<(), Error> {
+        if self.host.authentication_required() {
+            return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
+        }
+        admit(self.connection, self.host)?;
+        self.connection.parser.set_authenticated(true);
+        Ok(())
     }
 
     /// Inside a transaction: `read_only` tells whether an open one may write, `None` that commands are queued.

@@ -324,6 +324,11 @@ impl Gateway {
         self.connection(id).is_some_and(|connection| connection.admitted)
     }
 
+    /// True if the connection may be closed when its client has sent nothing for long: nothing is under way for it.
+    pub fn may_time_out(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| matches!(connection.activity, Activity::Idle))
+    }
+
     /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
     fn deliver<H: Host>(&mut self, number: u64, host: &mut H) {
         let waiting = self.waiting.range(number..).next().map(|(last, id)| (*last, *id));

@@ -74,6 +74,11 @@ pub trait Host {
         Err(Error::err("this process has no parameters that can be changed"))
     }
 
+    /// The processes of the cluster's region that clients may ask; `None` for a process by itself.
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        None
+    }
+
     /// Why the configuration file is not written by `CONFIG REWRITE`.
     fn why_not_rewritten(&self) -> Error {
         Error::err("The server is running without a config file")
@@ -151,6 +156,11 @@ pub trait Host {
         let _ = visit;
     }
 
+    /// A client has told something about itself, which the process's other gateways are to show.
+    fn note_client(&self, client: &ClientInfo) {
+        let _ = client;
+    }
+
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
 
@@ -170,6 +180,32 @@ pub struct Safety {
 impl Safety {
     /// Nothing is certain.
     pub const NONE: Safety = Safety { replicas: 0, durability: Durability::Volatile };
+}
+
+/// The processes that clients of a region may ask, in the order of their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMap {
+    /// Distinguishes clusters.
+    pub seed: u64,
+    /// This process, and the others of its region that have said where clients reach them.
+    pub members: Vec<ClusterMember>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMember {
+    /// Its number, unique for ever.
+    pub process: u16,
+    /// The host at which clients reach it.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
+    /// The port at which its peers reach it.
+    pub peer_port: u16,
+    /// It is the one that tells.
+    pub is_self: bool,
+    /// It is the one that tells, or this one is connected to it.
+    pub is_up: bool,
 }
 
 /// What a client did that an operator should know.

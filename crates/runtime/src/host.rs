@@ -9,8 +9,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand,
-    Statistics,
+    Administration, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Pause, Safety,
+    SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -284,12 +284,13 @@ impl Host for WorkerHost {
     }
 
     fn authentication_required(&self) -> bool {
-        self.process.options.password.is_some()
+        self.process.asks_password()
     }
 
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
         // As in Redis, without a password the default user may say any.
-        let Some(expected) = self.process.options.password.as_deref() else { return user == b"default" };
+        let required = self.process.password.read();
+        let Some(expected) = required.as_deref() else { return user == b"default" };
         let expected = expected.as_bytes();
         // Compares every byte, so that the time tells nothing.
         let different = expected.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
@@ -313,7 +314,12 @@ impl Host for WorkerHost {
     }
 
     fn reset_statistics(&mut self) {
-        self.resets = self.process.resets.fetch_add(1, Ordering::Relaxed) + 1;
+        let process = &self.process;
+        self.resets = process.resets.fetch_add(1, Ordering::Relaxed) + 1;
+        let counts = [&process.total_connections, &process.rejected_connections];
+        for (then, count) in process.connections_at_reset.iter().zip(counts) {
+            then.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
@@ -324,6 +330,10 @@ impl Host for WorkerHost {
     fn configure(&mut self, wanted: &[(&[u8], &[u8])]) -> Result<(), Error> {
         let databases = self.process.cluster.lock().numbers();
         parameters::change(&self.process, databases, wanted)
+    }
+
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        self.process.cluster.lock().map()
     }
 
     fn why_not_rewritten(&self) -> Error {
@@ -418,6 +428,12 @@ impl Host for WorkerHost {
         info::memory_stats(&self.process, &self.keyspaces, visit);
     }
 
+    fn note_client(&self, client: &ClientInfo) {
+        if self.process.options.threads > 1 {
+            self.me.clients.lock().insert(client.peer.client, client.clone());
+        }
+    }
+
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
             worker.clients.lock().values().for_each(&mut *visit);
@@ -427,8 +443,9 @@ impl Host for WorkerHost {
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
-            let clients = worker.clients.lock();
-            killed += clients.values().filter(|client| filter.matches(&client.peer)).count() as u64;
+            // Nobody is shown them any more, though their worker has yet to close them.
+            let mut clients = worker.clients.lock();
+            killed += clients.extract_if(.., |_, client| filter.matches(&client.peer)).count() as u64;
             drop(clients);
             worker.inbox.lock().kills.push(filter.clone());
             worker.wake();

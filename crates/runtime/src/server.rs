@@ -68,6 +68,9 @@ impl Server {
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
+        if let Some(address) = process.options.announce.or(addresses.first().copied()) {
+            process.cluster.lock().announce(address);
+        }
         let workers = start_workers(&process, listeners).map_err(StartError::Worker)?;
         let helpers = start_helpers(&process).map_err(StartError::Worker)?;
         Ok(Server { process, addresses, workers, helpers })

@@ -2,8 +2,8 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause,
-    Safety, SlowCommand, Statistics,
+    Administration, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, KeyspaceOptions,
+    Model, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::{Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -35,6 +35,10 @@ pub struct TestHost {
     pub pause: Pause,
     /// The process was asked to end, saving or not.
     pub shut_down: Option<bool>,
+    /// The processes of its cluster, if it belongs to one.
+    pub cluster: Option<ClusterMap>,
+    /// What clients have told of themselves: their names.
+    pub noted: RefCell<Vec<String>>,
 }
 
 impl TestHost {
@@ -58,6 +62,8 @@ impl TestHost {
             incidents: RefCell::default(),
             pause: Pause::default(),
             shut_down: None,
+            cluster: None,
+            noted: RefCell::default(),
         }
     }
 
@@ -274,6 +280,14 @@ impl Host for TestHost {
 
     fn set_pause(&mut self, pause: Pause) {
         self.pause = pause;
+    }
+
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        self.cluster.clone()
+    }
+
+    fn note_client(&self, client: &ClientInfo) {
+        self.noted.borrow_mut().push(String::from_utf8_lossy(&client.name).into_owned());
     }
 
     fn may_debug(&self, _address: &str) -> bool {
