@@ -42,6 +42,8 @@ pub struct ClientInfo {
     pub last_command: &'static str,
     /// The version of the protocol it speaks.
     pub version: ProtocolVersion,
+    /// It is shown the commands of all clients.
+    pub monitoring: bool,
 }
 
 impl ClientInfo {
@@ -49,7 +51,11 @@ impl ClientInfo {
     pub fn write_line(&self, now: Instant, out: &mut String) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.map_or(-1, |queued| queued as i64);
-        let flags = if self.queued.is_some() { "x" } else { "N" };
+        let flags = match (self.monitoring, self.queued) {
+            (true, _) => "O",
+            (false, Some(_)) => "x",
+            (false, None) => "N",
+        };
         let written = write!(
             out,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 \

@@ -44,6 +44,13 @@ enum Action<'a> {
     Queue(&'static Command),
 }
 
+impl Action<'_> {
+    /// True if those who watch are shown it later: when it is executed, or, of EXEC, behind what was queued.
+    fn is_shown_later(&self) -> bool {
+        matches!(self, Action::Queue(_) | Action::Flow(Flow::Exec, _))
+    }
+}
+
 /// The most operations of an open transaction that are asked for together.
 const MAX_STEPS: usize = 64;
 
@@ -60,7 +67,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let batch = reuse(mem::take(&mut self.gateway.requests));
         let mut gathered = Gathered { batch, steps: Vec::new(), first: None };
         let session = self.connection.session.id();
-        let pause = self.host.pause();
+        let (pause, is_monitored) = (self.host.pause(), self.host.is_monitored());
         for (index, arguments) in pipeline.commands(input).enumerate() {
             let is_full = gathered.is_full(self.connection);
             if (is_full && !self.flush(&mut gathered)) || self.output_is_full() {
@@ -75,7 +82,11 @@ impl<'e, H: Host> Engine<'e, H> {
                 break;
             }
             self.connection.tally.next_command();
-            let action = match self.classify(arguments) {
+            let action = self.classify(arguments);
+            if is_monitored && action.as_ref().is_ok_and(|action| !action.is_shown_later()) {
+                self.note_monitored(arguments, false);
+            }
+            let action = match action {
                 Ok(Action::Join(operation)) => {
                     gathered.batch.push((self.new_request(), Request::One { session, operation }));
                     self.join(&mut gathered, arguments);
@@ -94,7 +105,11 @@ impl<'e, H: Host> Engine<'e, H> {
                 break;
             }
             self.connection.tally.go_on_with(current);
+            let shows_later = is_monitored && matches!(&action, Ok(Action::Flow(Flow::Exec, _)));
             self.perform(arguments, action);
+            if shows_later {
+                self.note_monitored(arguments, false);
+            }
             if self.connection.closing || !matches!(self.connection.activity, Activity::Idle) {
                 executed = index + 1;
                 break;

@@ -126,6 +126,10 @@ pub struct Gateway {
     pub(crate) statistics: Statistics,
     /// Connections that wait for a time.
     held: Vec<ConnectionId>,
+    /// Connections that watch the commands of all.
+    pub(crate) monitors: Vec<ConnectionId>,
+    /// Lines for those who watch, here and elsewhere.
+    pub(crate) monitored: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -155,6 +159,8 @@ impl Gateway {
             commands: 0,
             statistics: Statistics::default(),
             held: Vec::new(),
+            monitors: Vec::new(),
+            monitored: Vec::new(),
         }
     }
 
@@ -182,6 +188,7 @@ impl Gateway {
             own_replies: Vec::new(),
             activity: Activity::Idle,
             closing: false,
+            cut: false,
             tally: Tally::default(),
             discarded: Vec::new(),
             admitted: authenticated,
@@ -228,6 +235,9 @@ impl Gateway {
         };
         self.pipeline = pipeline;
         self.put_back(connection);
+        if !self.monitored.is_empty() {
+            self.tell_monitors(host);
+        }
         Received { consumed, state }
     }
 
@@ -260,6 +270,9 @@ impl Gateway {
                 break;
             }
             fresh.into_iter().for_each(|number| self.deliver(number, host));
+        }
+        if !self.monitored.is_empty() {
+            self.tell_monitors(host);
         }
         self.news.sort_unstable();
         self.news.dedup();
@@ -326,7 +339,8 @@ impl Gateway {
 
     /// True if the connection may be closed when its client has sent nothing for long: nothing is under way for it.
     pub fn may_time_out(&self, id: ConnectionId) -> bool {
-        self.connection(id).is_some_and(|connection| matches!(connection.activity, Activity::Idle))
+        let is_idle = |connection: &Connection| matches!(connection.activity, Activity::Idle);
+        self.connection(id).is_some_and(is_idle) && !self.monitors.contains(&id)
     }
 
     /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
@@ -375,16 +389,14 @@ impl Gateway {
 
     /// The encoded replies that wait to be sent. The caller drains what it has sent.
     pub fn output_mut(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
-        slot.connection.as_mut().map(|connection| &mut connection.output)
+        self.connection_mut(id).map(|connection| &mut connection.output)
     }
 
     /// The places in the output of replies, written since the last call, that tell of the session only and of no
     /// keyspace. They are right as long as nothing was drained since.
     #[inline]
     pub fn take_own_replies(&mut self, id: ConnectionId) -> Vec<Range<usize>> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
-        let connection = slot.and_then(|slot| slot.connection.as_mut());
+        let connection = self.connection_mut(id);
         connection.map(|connection| std::mem::take(&mut connection.own_replies)).unwrap_or_default()
     }
 
@@ -396,6 +408,7 @@ impl Gateway {
     /// The client is gone: its transaction and its watches are given up.
     pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
         let Some(mut connection) = self.take(id) else { return };
+        self.set_monitor(id, false, host);
         Engine::new(self, &mut connection, host).close_session();
         if let Some(last) = connection.activity.last_awaited() {
             self.waiting.remove(&last);
@@ -440,7 +453,17 @@ impl Gateway {
         killed
     }
 
-    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+    /// The runtime is to look at this connection.
+    pub(crate) fn tell_of(&mut self, id: ConnectionId) {
+        self.news.push(id);
+    }
+
+    pub(crate) fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.connection.as_deref_mut()
+    }
+
+    pub(crate) fn connection(&self, id: ConnectionId) -> Option<&Connection> {
         let slot = self.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
         slot.connection.as_deref()
     }

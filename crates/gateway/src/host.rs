@@ -156,6 +156,22 @@ pub trait Host {
         let _ = visit;
     }
 
+    /// True if clients watch the commands of this process.
+    #[inline]
+    fn is_monitored(&self) -> bool {
+        false
+    }
+
+    /// So many clients of this gateway watch from now on.
+    fn set_monitors(&mut self, count: usize) {
+        let _ = count;
+    }
+
+    /// Shows lines to those clients of the process's other gateways that watch.
+    fn monitor(&mut self, lines: &[u8]) {
+        let _ = lines;
+    }
+
     /// A client has told something about itself, which the process's other gateways are to show.
     fn note_client(&self, client: &ClientInfo) {
         let _ = client;

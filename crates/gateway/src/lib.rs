@@ -29,6 +29,7 @@ mod gateway;
 mod host;
 mod interpreter;
 mod mailbox;
+mod monitor;
 mod number;
 mod plan;
 mod random_key;

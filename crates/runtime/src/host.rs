@@ -428,6 +428,32 @@ impl Host for WorkerHost {
         info::memory_stats(&self.process, &self.keyspaces, visit);
     }
 
+    #[inline]
+    fn is_monitored(&self) -> bool {
+        self.process.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    fn set_monitors(&mut self, count: usize) {
+        let before = self.me.monitors.swap(count, Ordering::Relaxed);
+        self.process.monitors.fetch_add(count.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    fn monitor(&mut self, lines: &[u8]) {
+        let watched = |worker: &&Arc<WorkerHandle>| {
+            !Arc::ptr_eq(worker, &self.me) && worker.monitors.load(Ordering::Relaxed) > 0
+        };
+        for worker in self.process.workers.read().iter().filter(watched) {
+            let mut inbox = worker.inbox.lock();
+            let most = self.process.options.client_output_limit_bytes;
+            match inbox.monitored.len() + lines.len() <= most {
+                true => inbox.monitored.extend_from_slice(lines),
+                false => inbox.monitored_too_much = true,
+            }
+            drop(inbox);
+            worker.wake();
+        }
+    }
+
     fn note_client(&self, client: &ClientInfo) {
         if self.process.options.threads > 1 {
             self.me.clients.lock().insert(client.peer.client, client.clone());

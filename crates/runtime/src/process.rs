@@ -44,6 +44,10 @@ pub(crate) struct Inbox {
     /// Clients, each with its address, and whether it counts among those that are served already.
     pub(crate) sockets: Vec<(TcpStream, std::net::SocketAddr, bool)>,
     pub(crate) kills: Vec<ClientFilter>,
+    /// Commands of other workers' clients, as those are shown them who watch.
+    pub(crate) monitored: Vec<u8>,
+    /// There were more than are kept.
+    pub(crate) monitored_too_much: bool,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
     /// Replies to clients of this worker that another one's step gave, and what they wait for.
@@ -56,6 +60,8 @@ pub(crate) struct Inbox {
 pub(crate) struct WorkerHandle {
     pub(crate) waker: Waker,
     pub(crate) inbox: Mutex<Inbox>,
+    /// How many of its clients watch the commands of all.
+    pub(crate) monitors: AtomicUsize,
     /// It holds replies until the log is more durable.
     pub(crate) awaits_log: AtomicBool,
     /// Its clients by number, with what they did as of its last tick; only if there are other workers.
@@ -95,6 +101,8 @@ pub(crate) struct Process {
     pub(crate) started: Instant,
     pub(crate) stopping: AtomicBool,
     pub(crate) clients: AtomicUsize,
+    /// How many of them watch the commands of all.
+    pub(crate) monitors: AtomicUsize,
     pub(crate) next_client: AtomicU64,
     pub(crate) total_connections: AtomicU64,
     pub(crate) rejected_connections: AtomicU64,
@@ -139,6 +147,7 @@ impl Process {
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
+            monitors: AtomicUsize::new(0),
             next_client: AtomicU64::new(1),
             total_connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),

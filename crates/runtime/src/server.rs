@@ -12,7 +12,7 @@ use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -192,6 +192,7 @@ fn start_workers(
         let handle = WorkerHandle {
             waker: Waker::new(poll.registry(), WAKER)?,
             inbox: Mutex::default(),
+            monitors: AtomicUsize::new(0),
             awaits_log: AtomicBool::new(false),
             clients: Mutex::default(),
             commands: AtomicU64::new(0),

@@ -324,6 +324,11 @@ impl Worker {
         for filter in inbox.kills {
             self.gateway.kill(&filter);
         }
+        if inbox.monitored_too_much {
+            self.gateway.cut_monitors();
+        } else if !inbox.monitored.is_empty() {
+            self.gateway.show_monitored(&inbox.monitored);
+        }
         self.take_replies(inbox.replies);
         // After the replies: who has got one waits no more.
         for keyspace in inbox.dropped {
@@ -441,6 +446,13 @@ impl Worker {
         let outcome = self.host.take_outcome();
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
+            if self.gateway.is_cut(id) {
+                tracing::warn!(
+                    "a client that watches the commands of all reads too slowly and is disconnected"
+                );
+                self.close(token);
+                continue;
+            }
             self.gate(token, &outcome);
             self.touch(token);
             let state = self.gateway.state(id);

@@ -31,6 +31,8 @@ pub(super) const SHUTDOWN: Command = Command::new("shutdown", -1, OPERATOR | LOA
 #[rustfmt::skip]
 pub(super) const LOLWUT: Command = Command::new("lolwut", -1, READONLY | FAST, "5.0.0", "Draws something and tells the versions", Local(lolwut));
 #[rustfmt::skip]
+pub(super) const MONITOR: Command = Command::new("monitor", 1, OPERATOR | LOADING | STALE, "1.0.0", "Shows the client the commands of all clients of the process, until RESET", Local(monitor));
+#[rustfmt::skip]
 pub(super) const MODULE_ENTRY: Command = Command::new("module", -2, 0, "4.0.0", "Commands about modules of Redis, of which there are none", Handler::Container).containing(MODULE);
 #[rustfmt::skip]
 pub(super) const DEBUG_ENTRY: Command = Command::new("debug", -2, OPERATOR | LOADING | STALE, "1.0.0", "Commands for tests, where the configuration allows them", Handler::Container).containing(DEBUG);
@@ -111,6 +113,13 @@ fn lolwut(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Er
         "  o---o---o-------o      a branch\n       \\         /\n        o---o---o        and its merge\n\nRedis ver. {REDIS_VERSION}, \
          Anabranch ver. {version}\n"
     ));
+    Ok(())
+}
+
+fn monitor(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    control.connection.session.monitoring = true;
+    control.gateway.set_monitor(control.connection.id, true, control.host);
+    sink.simple("OK");
     Ok(())
 }
 

@@ -243,3 +243,59 @@ fn a_cluster_tells_clients_whom_to_ask_for_which_slots() {
     assert_eq!(told(&mut harness, "READONLY\r\nREADWRITE\r\nASKING\r\n"), ["+OK", "+OK", "+OK"]);
     assert!(told(&mut harness, "CLUSTER INFO\r\n").join("").contains("cluster_known_nodes:3"));
 }
+
+/// The lines that a client which watches is sent, without their times.
+fn watched(harness: &mut Harness, client: &str) -> Vec<String> {
+    let output = String::from_utf8(harness.send(client, b"")).expect("text");
+    output.lines().map(|line| line.split_once(' ').expect("a time").1.to_owned()).collect()
+}
+
+#[test]
+fn who_watches_is_shown_the_commands_of_all() {
+    let mut harness = harness();
+    assert_eq!(told(&mut harness, "GET unseen\r\nMONITOR\r\n"), ["nil", "+OK"]);
+    let commands = "SET k \"a\\n\\x00\\\"\"\r\nGET k\r\nFOO\r\nGET\r\nCONFIG GET hz\r\nAUTH u hunter2\r\nSELECT 1\r\nPING\r\n";
+    harness.ask("b", commands.as_bytes());
+    let by = |database: u64, words: &str| format!("[{database} 10.0.0.2:5000] {words}");
+    let expected = [
+        by(0, "\"SET\" \"k\" \"a\\n\\x00\\\"\""),
+        by(0, "\"GET\" \"k\""),
+        by(0, "\"AUTH\" \"(redacted)\" \"(redacted)\""),
+        by(0, "\"SELECT\" \"1\""),
+        by(1, "\"PING\""),
+    ];
+    assert_eq!(watched(&mut harness, "a"), expected);
+    let elsewhere = String::from_utf8(harness.host.monitored.clone()).expect("text");
+    assert_eq!(elsewhere.lines().count(), expected.len());
+    harness.ask("b", b"MULTI\r\nSET k 1\r\nINCR k\r\nEXEC\r\n");
+    let expected =
+        ["\"MULTI\"", "\"SET\" \"k\" \"1\"", "\"INCR\" \"k\"", "\"EXEC\""].map(|words| by(1, words));
+    assert_eq!(watched(&mut harness, "a"), expected);
+    let own = told(&mut harness, "PING\r\n");
+    assert!(own[0] == "+PONG" && own[1].ends_with("[0 10.0.0.1:5000] \"PING\""), "{own:?}");
+    let refused = "MULTI\r\nMONITOR\r\nDISCARD\r\n";
+    assert!(render(&harness.ask("b", refused.as_bytes()))[1].contains("inside a transaction"));
+    told(&mut harness, "RESET\r\n");
+    assert_eq!(harness.host.monitors, 0);
+    harness.ask("b", b"GET k\r\n");
+    assert_eq!(watched(&mut harness, "a"), [""; 0]);
+}
+
+#[test]
+fn who_watches_and_does_not_read_is_cut_off() {
+    let mut harness = Harness::new(Config { max_output_bytes: 1000, ..Config::default() });
+    told(&mut harness, "MONITOR\r\n");
+    let watcher = harness.connection("a");
+    for _ in 0..100 {
+        let peer = harness.connection("b");
+        harness.gateway.receive(peer, b"PING 0123456789\r\n", &mut harness.host);
+        harness.gateway.output_mut(peer).expect("it is open").clear();
+    }
+    assert!(harness.gateway.is_cut(watcher));
+    assert!(harness.gateway.output_mut(watcher).expect("it is open").len() <= 1000);
+    let mut news = Vec::new();
+    harness.gateway.settle(&mut harness.host, &mut news);
+    assert!(news.contains(&watcher));
+    harness.gateway.close(watcher, &mut harness.host);
+    assert_eq!(harness.host.monitors, 0);
+}

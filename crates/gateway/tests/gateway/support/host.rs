@@ -39,6 +39,10 @@ pub struct TestHost {
     pub cluster: Option<ClusterMap>,
     /// What clients have told of themselves: their names.
     pub noted: RefCell<Vec<String>>,
+    /// How many of its clients watch.
+    pub monitors: usize,
+    /// What other gateways were to show those who watch.
+    pub monitored: Vec<u8>,
 }
 
 impl TestHost {
@@ -64,6 +68,8 @@ impl TestHost {
             shut_down: None,
             cluster: None,
             noted: RefCell::default(),
+            monitors: 0,
+            monitored: Vec::new(),
         }
     }
 
@@ -284,6 +290,18 @@ impl Host for TestHost {
 
     fn cluster_map(&mut self) -> Option<ClusterMap> {
         self.cluster.clone()
+    }
+
+    fn is_monitored(&self) -> bool {
+        self.monitors > 0
+    }
+
+    fn set_monitors(&mut self, count: usize) {
+        self.monitors = count;
+    }
+
+    fn monitor(&mut self, lines: &[u8]) {
+        self.monitored.extend_from_slice(lines);
     }
 
     fn note_client(&self, client: &ClientInfo) {
