@@ -175,9 +175,11 @@ class Redis(Server):
 
     name = "redis-server"
 
-    def __init__(self, databases: int = 16):
+    def __init__(self, databases: int = 16, arguments: list[str] | None = None):
         super().__init__()
         self.databases = databases
+        # What its command line ends with.
+        self.arguments = arguments or []
 
     def start(self):
         for _ in range(10):
@@ -186,7 +188,7 @@ class Redis(Server):
             data.mkdir(exist_ok=True)
             self._spawn(
                 ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
-                + ["--appendonly", "no", "--logfile", str(self.folder / "log"), "--databases", str(self.databases)]
+                + ["--appendonly", "no", "--logfile", str(self.folder / "log"), "--databases", str(self.databases), *self.arguments]
             )
             if self._answers():
                 return self

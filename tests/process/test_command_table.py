@@ -14,6 +14,12 @@ INTENDED = {
 }
 MISSING = {
     "client": {"caching", "tracking"},
+    # Nobody assigns slots here, no process is another one's replica, and nothing of it is in a file.
+    "cluster": {
+        *("addslots", "addslotsrange", "bumpepoch", "count-failure-reports", "delslots", "delslotsrange", "failover"),
+        *("flushslots", "forget", "meet", "replicas", "replicate", "reset", "saveconfig", "set-config-epoch", "setslot"),
+        "slaves",
+    },
     "command": set(),
     "config": set(),
     "debug": set(),
@@ -24,7 +30,7 @@ MISSING = {
     "slowlog": set(),
     "script": {"debug", "kill"},
 }
-ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"sleep", "help"}}
+ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"error", "sleep", "help"}}
 # Options that came after 7.0, and the fields that tell of them.
 LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.

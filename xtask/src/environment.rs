@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{Workspace, capture, is_installed, run};
 
 const REQUIREMENTS: &str = "tests/requirements.txt";
+/// Where an environment keeps the source distributions that were fetched for it.
+pub const SOURCES: &str = "sources";
 const PROCESS_TESTS: &str = "tests/process";
 /// Debian's names for the peer of the differential test, its client tools, Python's environments, and the peer of `bench tardis`.
 const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
@@ -79,7 +81,14 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
 /// Installs what the process tests need, where it is missing, and returns their Python.
 pub fn prepare(workspace: &Workspace) -> Result<PathBuf> {
     install_packages(workspace)?;
-    python_environment(workspace)
+    Ok(python_environment(workspace, REQUIREMENTS, None)?.join("bin/python"))
+}
+
+/// The same, with the packages that a file of requirements pins; of one of them, its source distribution unpacked in the
+/// folder [`SOURCES`] of the environment. Returns the environment's folder.
+pub fn prepare_with_source(workspace: &Workspace, requirements: &str, package: &str) -> Result<PathBuf> {
+    install_packages(workspace)?;
+    python_environment(workspace, requirements, Some(package))
 }
 
 /// Pytest in the environment of the pinned requirements, for tests of the binaries of the shared profile.
@@ -154,14 +163,14 @@ fn python_can_make_environments(workspace: &Workspace) -> bool {
             .is_ok_and(|status| status.success())
 }
 
-/// The Python of an environment that holds exactly the pinned requirements, made on first use.
+/// An environment that holds exactly the pinned requirements, and the source of one of them, made on first use.
 ///
 /// Its folder is named by the requirements and the Python that made it, so a change of either makes a new one.
-fn python_environment(workspace: &Workspace) -> Result<PathBuf> {
-    let requirements = fs::read_to_string(workspace.root.join(REQUIREMENTS))
-        .with_context(|| format!("cannot read {REQUIREMENTS}"))?;
+fn python_environment(workspace: &Workspace, file: &str, source_of: Option<&str>) -> Result<PathBuf> {
+    let requirements =
+        fs::read_to_string(workspace.root.join(file)).with_context(|| format!("cannot read {file}"))?;
     if let Some(loose) = unpinned(&requirements) {
-        bail!("{REQUIREMENTS}: `{loose}` is not pinned with `==`");
+        bail!("{file}: `{loose}` is not pinned with `==`");
     }
     let version =
         capture(workspace.command("python3").args(["-c", "import sys; print(sys.executable, sys.version)"]))?;
@@ -170,16 +179,34 @@ fn python_environment(workspace: &Workspace) -> Result<PathBuf> {
     let python = folder.join("bin/python");
     let complete = folder.join("complete");
     if complete.is_file() {
-        return Ok(python);
+        return Ok(folder);
     }
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     run(workspace.command("python3").args(["-m", "venv"]).arg(&folder))?;
-    let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", REQUIREMENTS];
+    let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", file];
     run(workspace.command(&python).args(pip))?;
+    if let Some(package) = source_of {
+        unpack_source(workspace, &folder, file, package)?;
+    }
     fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
-    Ok(python)
+    Ok(folder)
+}
+
+/// Fetches and unpacks the source distribution of a package in the version that the requirements name.
+fn unpack_source(workspace: &Workspace, folder: &Path, requirements: &str, package: &str) -> Result<()> {
+    let (python, sources) = (folder.join("bin/python"), folder.join(SOURCES));
+    let pip =
+        ["-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:"];
+    let mut download = workspace.command(&python);
+    download.args(pip).args(["--no-build-isolation", "-c", requirements, package, "-d"]);
+    run(download.arg(&sources))?;
+    for entry in fs::read_dir(&sources)? {
+        let mut unpack = workspace.command(&python);
+        run(unpack.args(["-m", "tarfile", "-e"]).arg(entry?.path()).arg(&sources))?;
+    }
+    Ok(())
 }
 
 /// The first requirement that does not name an exact version.

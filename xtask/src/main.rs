@@ -3,6 +3,7 @@
 //! `test` is everything that must pass and installs what it needs; `lint` never writes, `fix` does. The commands
 //! are tables of named steps (`suite`), run by one small runner (`steps`); each step says how to repeat it.
 
+mod apps;
 mod environment;
 mod fuzzing;
 mod judges;

@@ -11,7 +11,7 @@ use crate::environment::{Length, run_process_tests};
 use crate::simulation::{self, number};
 use crate::steps::{OnFailure, Step, run_steps, select};
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{fuzzing, judges, suite};
+use crate::{apps, fuzzing, judges, suite};
 
 /// What is the same every time, and left out by `test` because it takes long.
 const ONCE: &[Step] = &[
@@ -30,6 +30,7 @@ const ONCE: &[Step] = &[
         about: "process tests marked `soak`: the bench commands, further variants of the others",
         run: |workspace| run_process_tests(workspace, Length::Left),
     },
+    Step { name: "apps", about: "other projects' own tests, in RESP2 and in RESP3", run: apps::whole },
     Step {
         name: "threads",
         about: "the process tests of `test` again, with two worker threads in every process",

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::steps::Step;
 use crate::workspace::{PROFILE, Workspace, run};
-use crate::{environment, simulation, soak, tidy, unit};
+use crate::{apps, environment, simulation, soak, tidy, unit};
 
 /// Tests whose path contains this, those of modules of this name, are left to `soak`.
 pub const SOAK: &str = "soak::";
@@ -41,6 +41,11 @@ const TESTS: &[Step] = &[
         name: "process",
         about: "real processes and real clients: tests/process",
         run: environment::process_tests,
+    },
+    Step {
+        name: "apps",
+        about: "other projects' own tests, here and on redis-server: tests/apps",
+        run: apps::brief,
     },
 ];
 

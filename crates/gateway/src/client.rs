@@ -44,6 +44,8 @@ pub struct ClientInfo {
     pub last_command: &'static str,
     /// The version of the protocol it speaks.
     pub version: ProtocolVersion,
+    /// It is shown the commands of all clients.
+    pub monitoring: bool,
 }
 
 impl ClientInfo {
@@ -57,11 +59,12 @@ impl ClientInfo {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.map_or(-1, |queued| queued as i64);
         let [channels, patterns, shards] = self.subscriptions;
-        let flags = match (self.is_subscriber(), self.queued.is_some()) {
-            (true, true) => "Px",
-            (true, false) => "P",
-            (false, true) => "x",
-            (false, false) => "N",
+        let flags = match (self.monitoring, self.is_subscriber(), self.queued.is_some()) {
+            (true, _, _) => "O",
+            (false, true, true) => "Px",
+            (false, true, false) => "P",
+            (false, false, true) => "x",
+            (false, false, false) => "N",
         };
         let written = write!(
             out,

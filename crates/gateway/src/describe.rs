@@ -36,6 +36,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         matches!(name, "keys" | "flushdb" | "flushall" | "info" | "swapdb" | "sort" | "sort_ro" | "restore");
     let is_admin = command.is(flag::ADMIN) || matches!(name, "role" | "lastsave");
     let (sorts, waits) = (matches!(name, "sort" | "sort_ro"), matches!(name, "wait" | "waitaof"));
+    let is_connection = group == "connection" || matches!(name, "readonly" | "readwrite" | "asking");
     let keyspace = (group == "generic" && !sorts && !waits)
         || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb");
     let all = [
@@ -55,7 +56,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
         (is_admin || sweeping, "@dangerous"),
-        (group == "connection" || waits || name.starts_with("command"), "@connection"),
+        (is_connection || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
     ];
@@ -240,19 +241,25 @@ const DIFFERENCES: &[&str] = &[
     "Queued commands and watched keys are bounded in number. A pattern that keys are compared with has at most 1024 characters \
      between its first and its last `*`.",
     "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients`, \
-     `protected-mode` and `client-output-buffer-limit` (of which the limits of `pubsub` do something), until the process ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
+     `protected-mode`, `timeout`, `requirepass` and `client-output-buffer-limit` (of which the limits of `pubsub` do something), of this process and until it ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
      `lazyfree-lazy-expire`, `hz` and their like) may be set and has no meaning. Any other parameter stays as it is. \
      `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",
     "A slow command is timed while it is worked on here, not while it waits for other processes. Of commands that came in one \
      pipeline and were carried out together, `SLOWLOG` shows the first, with the time of all, and `INFO commandstats` gives each \
      an equal share of it. `LATENCY` knows the events `command` and `fast-command`.",
     "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
-     `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP` only, which holds up its own connection. `CLIENT REPLY` and \
-     `DEBUG SLEEP` are refused inside of transactions.",
+     `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP`, which holds up its own connection, and `ERROR`. `CLIENT REPLY` and \
+     `DEBUG SLEEP` are refused inside of transactions. `REPLICAOF` accepts `NO ONE` and nothing else.",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
      Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
      not. Subscribing is refused inside `TXN`. See [publish and subscribe](pubsub.md).",
-    "`INFO` says `cluster_enabled:0` in a cluster, too: clients need no map of slots, any process serves any key.",
+    "`MONITOR` shows the commands of one process. It shows a command when it begins, those of a script again if its \
+     transaction is tried again, and those of `MULTI` when `EXEC` comes, whether or not a watched key stops them. A client that \
+     reads them too slowly is disconnected when `client_output_limit_bytes` wait for it.",
+    "Any process of a cluster executes any command, whatever its keys, and none ever redirects. For clients that spread over \
+     processes `CLUSTER SLOTS`, `SHARDS` and `NODES` share the slots of Redis Cluster among the processes of the asked one's \
+     region that it is connected to. `INFO` says `cluster_enabled:0` all the same, since no rule of Redis Cluster holds here. A \
+     process by itself replies to them as a Redis without cluster support.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
      `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \

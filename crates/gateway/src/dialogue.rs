@@ -1,6 +1,7 @@
 //! Commands whose next step needs the result of the one before.
 
 use crate::combine::no_such_key;
+use crate::commands::cluster::slot_of;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
 use crate::random_key::RandomKey;
 use crate::turns::{On, Turns};
@@ -27,6 +28,19 @@ pub(crate) enum Dialogue {
     Keys {
         /// Which keys are wanted.
         pattern: Pattern,
+        /// Where the next piece begins.
+        cursor: u64,
+        /// About how many keys a piece has.
+        piece: u32,
+        /// What was found.
+        found: BTreeSet<Vec<u8>>,
+    },
+    /// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT: visits the keyspace piece by piece.
+    InSlot {
+        /// The slot of Redis Cluster.
+        slot: u16,
+        /// At most so many keys are listed; `None` counts all.
+        listed: Option<usize>,
         /// Where the next piece begins.
         cursor: u64,
         /// About how many keys a piece has.
@@ -89,7 +103,7 @@ impl Dialogue {
     /// The one step that does it all, where there is one and nothing has been asked yet.
     pub(crate) fn only_step(&self) -> Option<Step<'static>> {
         match self {
-            Dialogue::Keys { .. } => Some(Step::Keys),
+            Dialogue::Keys { .. } | Dialogue::InSlot { .. } => Some(Step::Keys),
             Dialogue::Scan(Scan { cursor, count, kind: None, .. }) => {
                 Some(Step::Scan { cursor: *cursor, count: *count })
             }
@@ -114,7 +128,9 @@ impl Dialogue {
             Dialogue::Rename { to, taken: Some(taken), .. } => {
                 vec![on_key(to, key::Operation::Restore(Cow::Borrowed(taken)))]
             }
-            Dialogue::Keys { cursor, piece, .. } => vec![Step::Scan { cursor: *cursor, count: *piece }],
+            Dialogue::Keys { cursor, piece, .. } | Dialogue::InSlot { cursor, piece, .. } => {
+                vec![Step::Scan { cursor: *cursor, count: *piece }]
+            }
             Dialogue::Scan(Scan { visited: Some((_, keys)), .. }) => {
                 keys.iter().map(|key| on_key(key, key::Operation::Type)).collect()
             }
@@ -159,6 +175,20 @@ impl Dialogue {
                 }
                 sink.array(found.len());
                 found.iter().for_each(|key| sink.bulk(key));
+            }
+            Dialogue::InSlot { slot, listed, cursor, found, .. } => {
+                let (next, keys) = piece(reply);
+                found.extend(keys.filter(|key| slot_of(key) == *slot).map(<[u8]>::to_vec));
+                if next != 0 {
+                    *cursor = next;
+                    return false;
+                }
+                let Some(most) = *listed else {
+                    sink.integer(found.len() as i64);
+                    return true;
+                };
+                sink.array(most.min(found.len()));
+                found.iter().take(most).for_each(|key| sink.bulk(key));
             }
             Dialogue::Scan(scan) => return scan.on_reply(reply, sink),
             Dialogue::RandomKey(draw) => return draw.on_reply(reply, sink),

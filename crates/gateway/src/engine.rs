@@ -1,6 +1,7 @@
 //! Executes a connection's commands: the fast path, and the choice of any other.
 
 use crate::combine::Combine;
+use crate::commands::connection::admit;
 use crate::commands::moving::check_destination;
 use crate::commands::pubsub;
 use crate::control::Control;
@@ -44,6 +45,13 @@ enum Action<'a> {
     Queue(&'static Command),
 }
 
+impl Action<'_> {
+    /// True if those who watch are shown it later: when it is executed, or, of EXEC, behind what was queued.
+    fn is_shown_later(&self) -> bool {
+        matches!(self, Action::Queue(_) | Action::Flow(Flow::Exec, _))
+    }
+}
+
 /// The most operations of an open transaction that are asked for together.
 const MAX_STEPS: usize = 64;
 
@@ -60,7 +68,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let batch = reuse(mem::take(&mut self.gateway.requests));
         let mut gathered = Gathered { batch, steps: Vec::new(), first: None };
         let session = self.connection.session.id();
-        let pause = self.host.pause();
+        let (pause, is_monitored) = (self.host.pause(), self.host.is_monitored());
         for (index, arguments) in pipeline.commands(input).enumerate() {
             let is_full = gathered.is_full(self.connection);
             if (is_full && !self.flush(&mut gathered)) || self.output_is_full() {
@@ -75,7 +83,11 @@ impl<'e, H: Host> Engine<'e, H> {
                 break;
             }
             self.connection.tally.next_command();
-            let action = match self.classify(arguments) {
+            let action = self.classify(arguments);
+            if is_monitored && action.as_ref().is_ok_and(|action| !action.is_shown_later()) {
+                self.note_monitored(arguments, false);
+            }
+            let action = match action {
                 Ok(Action::Join(operation)) => {
                     gathered.batch.push((self.new_request(), Request::One { session, operation }));
                     self.join(&mut gathered, arguments);
@@ -94,8 +106,12 @@ impl<'e, H: Host> Engine<'e, H> {
                 break;
             }
             self.connection.tally.go_on_with(current);
+            let shows_later = is_monitored && matches!(&action, Ok(Action::Flow(Flow::Exec, _)));
             self.perform(arguments, action);
             self.send_published();
+            if shows_later {
+                self.note_monitored(arguments, false);
+            }
             if self.connection.closing || !matches!(self.connection.activity, Activity::Idle) {
                 executed = index + 1;
                 break;
@@ -301,7 +317,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let session = &mut self.connection.session;
         session.last_command = command.name;
         if !session.authenticated && !command.is(flag::NO_AUTH) {
-            return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
+            self.admit_unasked()?;
         }
         if session.is_confined() && !pubsub::is_for_subscribers(command) {
             return Err(pubsub::not_for_subscribers(command));
@@ -323,6 +339,17 @@ impl<'e, H: Host> Engine<'e, H> {
             Mode::Interactive { read_only } => Some(*read_only),
         };
         self.classify_in_transaction(call, read_only)
+    }
+
+    /// A client that has not authenticated may go on if the password has been taken away since it came.
+    #[cold]
+    fn admit_unasked(&mut self) -> Result<(), Error> {
+        if self.host.authentication_required() {
+            return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
+        }
+        admit(self.connection, self.host)?;
+        self.connection.parser.set_authenticated(true);
+        Ok(())
     }
 
     /// Inside a transaction: `read_only` tells whether an open one may write, `None` that commands are queued.

@@ -146,7 +146,7 @@ impl<H: Host> Engine<'_, H> {
     /// Refuses a command that would leave an EXEC without its reply.
     pub(crate) fn check_replies(call: &Call<'_>) -> Result<(), Error> {
         match call.command.name {
-            "client|reply" | "debug|sleep" => {
+            "client|reply" | "debug|sleep" | "monitor" => {
                 let name = call.command.name.replace('|', " ").to_ascii_uppercase();
                 Err(Error::err(format!("{name} inside a transaction is not allowed")))
             }
@@ -184,6 +184,9 @@ impl<H: Host> Engine<'_, H> {
         for arguments in (0..commands.len()).filter_map(|index| commands.get(index)) {
             if let Ok((_, number)) = table::locate(arguments) {
                 self.gateway.statistics.counted(number);
+            }
+            if self.host.is_monitored() {
+                self.note_monitored(arguments, false);
             }
         }
         self.execute_queue(commands, watched);
@@ -361,6 +364,7 @@ impl<H: Host> Engine<'_, H> {
         self.close_session();
         self.gateway.unsubscribe_all(&mut *self.connection, &mut *self.host);
         self.connection.outbox.clear();
+        self.gateway.set_monitor(self.connection.id, false, self.host);
         let authenticated = !self.host.authentication_required();
         let keyspace = self.host.keyspace_of_number(0).unwrap_or_default();
         let connection = &mut *self.connection;

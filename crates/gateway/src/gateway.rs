@@ -149,6 +149,10 @@ pub struct Gateway {
     pub(crate) due: BTreeMap<ProcessId, Due>,
     /// Keyspaces that have said that their sessions depend on nothing.
     pub(crate) without_contexts: BTreeSet<KeyspaceId>,
+    /// Connections that watch the commands of all.
+    pub(crate) monitors: Vec<ConnectionId>,
+    /// Lines for those who watch, here and elsewhere.
+    pub(crate) monitored: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -184,6 +188,8 @@ impl Gateway {
             swollen: Vec::new(),
             due: BTreeMap::new(),
             without_contexts: BTreeSet::new(),
+            monitors: Vec::new(),
+            monitored: Vec::new(),
         }
     }
 
@@ -211,6 +217,7 @@ impl Gateway {
             own_replies: Vec::new(),
             activity: Activity::Idle,
             closing: false,
+            cut: false,
             tally: Tally::default(),
             discarded: Vec::new(),
             admitted: authenticated,
@@ -260,6 +267,9 @@ impl Gateway {
         };
         self.pipeline = pipeline;
         self.put_back(connection);
+        if !self.monitored.is_empty() {
+            self.tell_monitors(host);
+        }
         Received { consumed, state }
     }
 
@@ -298,6 +308,9 @@ impl Gateway {
                 break;
             }
             fresh.into_iter().for_each(|number| self.deliver(number, host));
+        }
+        if !self.monitored.is_empty() {
+            self.tell_monitors(host);
         }
         self.news.sort_unstable();
         self.news.dedup();
@@ -381,6 +394,15 @@ impl Gateway {
         self.connection(id).is_some_and(|connection| connection.admitted)
     }
 
+    /// True if the connection may be closed when its client has sent nothing for long: nothing is under way for it, and it
+    /// waits for no message.
+    pub fn may_time_out(&self, id: ConnectionId) -> bool {
+        let is_idle = |connection: &Connection| {
+            matches!(connection.activity, Activity::Idle) && !connection.session.is_subscriber()
+        };
+        self.connection(id).is_some_and(is_idle) && !self.monitors.contains(&id)
+    }
+
     /// Lets the connection that waits for this reply go on; forgets a reply that nobody waits for.
     fn deliver<H: Host>(&mut self, number: u64, host: &mut H) {
         if !self.due.is_empty() && self.deliver_awaited(number, host) {
@@ -431,16 +453,14 @@ impl Gateway {
 
     /// The encoded replies that wait to be sent. The caller drains what it has sent.
     pub fn output_mut(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
-        slot.connection.as_mut().map(|connection| &mut connection.output)
+        self.connection_mut(id).map(|connection| &mut connection.output)
     }
 
     /// The places in the output of replies, written since the last call, that tell of the session only and of no
     /// keyspace. They are right as long as nothing was drained since.
     #[inline]
     pub fn take_own_replies(&mut self, id: ConnectionId) -> Vec<Range<usize>> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
-        let connection = slot.and_then(|slot| slot.connection.as_mut());
+        let connection = self.connection_mut(id);
         connection.map(|connection| std::mem::take(&mut connection.own_replies)).unwrap_or_default()
     }
 
@@ -452,6 +472,7 @@ impl Gateway {
     /// The client is gone: its transaction and its watches are given up.
     pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
         let Some(mut connection) = self.take(id) else { return };
+        self.set_monitor(id, false, host);
         Engine::new(self, &mut connection, host).close_session();
         self.unsubscribe_all(&mut connection, host);
         if let Some(last) = connection.activity.last_awaited() {
@@ -496,6 +517,11 @@ impl Gateway {
             }
         }
         killed
+    }
+
+    /// The runtime is to look at this connection.
+    pub(crate) fn tell_of(&mut self, id: ConnectionId) {
+        self.news.push(id);
     }
 
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<&Connection> {

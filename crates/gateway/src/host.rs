@@ -77,6 +77,11 @@ pub trait Host {
         Err(Error::err("this process has no parameters that can be changed"))
     }
 
+    /// The processes of the cluster's region that clients may ask; `None` for a process by itself.
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        None
+    }
+
     /// Why the configuration file is not written by `CONFIG REWRITE`.
     fn why_not_rewritten(&self) -> Error {
         Error::err("The server is running without a config file")
@@ -190,6 +195,27 @@ pub trait Host {
         false
     }
 
+    /// True if clients watch the commands of this process.
+    #[inline]
+    fn is_monitored(&self) -> bool {
+        false
+    }
+
+    /// So many clients of this gateway watch from now on.
+    fn set_monitors(&mut self, count: usize) {
+        let _ = count;
+    }
+
+    /// Shows lines to those clients of the process's other gateways that watch.
+    fn monitor(&mut self, lines: &[u8]) {
+        let _ = lines;
+    }
+
+    /// A client has told something about itself, which the process's other gateways are to show.
+    fn note_client(&self, client: &ClientInfo) {
+        let _ = client;
+    }
+
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
 
@@ -209,6 +235,32 @@ pub struct Safety {
 impl Safety {
     /// Nothing is certain.
     pub const NONE: Safety = Safety { replicas: 0, durability: Durability::Volatile };
+}
+
+/// The processes that clients of a region may ask, in the order of their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMap {
+    /// Distinguishes clusters.
+    pub seed: u64,
+    /// This process, and the others of its region that have said where clients reach them.
+    pub members: Vec<ClusterMember>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMember {
+    /// Its number, unique for ever.
+    pub process: u16,
+    /// The host at which clients reach it.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
+    /// The port at which its peers reach it.
+    pub peer_port: u16,
+    /// It is the one that tells.
+    pub is_self: bool,
+    /// It is the one that tells, or this one is connected to it.
+    pub is_up: bool,
 }
 
 /// What a client did that an operator should know.

@@ -31,6 +31,7 @@ mod host;
 mod interest;
 mod interpreter;
 mod mailbox;
+mod monitor;
 mod news;
 mod number;
 mod plan;
@@ -50,7 +51,9 @@ pub use client::{ClientFilter, ClientInfo, ClientKind, Peer};
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
-pub use host::{Administration, Host, Incident, KeyspaceOptions, Model, Pause, Safety};
+pub use host::{
+    Administration, ClusterMap, ClusterMember, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
+};
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
 pub use news::{Audience, Message, News, SeenContext};

@@ -96,6 +96,9 @@ impl<H: Host> Engine<'_, H> {
                 if let Ok((_, number)) = table::locate(arguments) {
                     self.gateway.statistics.counted(number);
                 }
+                if self.host.is_monitored() {
+                    self.note_monitored(arguments, true);
+                }
                 let kept = self.check_keyspace(&self.call(command, arguments));
                 (kept.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
             }

@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     pub(crate) activity: Activity,
     /// No further command is executed; once the output is sent the connection ends.
     pub(crate) closing: bool,
+    /// It is closed without being sent what waits for it.
+    pub(crate) cut: bool,
     /// What statistics and the log of slow commands need of its commands.
     pub(crate) tally: Tally,
     /// Replies that the client does not want.
@@ -121,6 +123,8 @@ pub(crate) struct Session {
     pub(crate) opened_at: Instant,
     pub(crate) active_at: Instant,
     pub(crate) last_command: &'static str,
+    /// It is shown the commands of all clients.
+    pub(crate) monitoring: bool,
 }
 
 /// A session's watches.
@@ -228,6 +232,7 @@ impl Session {
             opened_at: now,
             active_at: now,
             last_command: "NULL",
+            monitoring: false,
         }
     }
 
@@ -281,6 +286,7 @@ impl Session {
             subscriptions: self.subscriptions,
             last_command: self.last_command,
             version: self.version,
+            monitoring: self.monitoring,
         }
     }
 }

@@ -116,6 +116,11 @@ impl Statistics {
         self.answered
     }
 
+    /// How many commands were carried out.
+    pub fn calls(&self) -> u64 {
+        self.commands.iter().map(|entry| entry.calls).sum()
+    }
+
     /// How many errors were replied.
     pub fn error_replies(&self) -> u64 {
         self.errors.values().sum()

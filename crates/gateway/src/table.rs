@@ -217,6 +217,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "sessions", title: "Sessions and contexts", commands: commands::sessions::COMMANDS },
     Family { group: "connection", title: "Connection", commands: commands::connection::COMMANDS },
     Family { group: "server", title: "Server", commands: commands::server::COMMANDS },
+    Family { group: "cluster", title: "Cluster", commands: commands::cluster::COMMANDS },
     Family { group: "conflicts", title: "Conflicts", commands: commands::conflicts::COMMANDS },
     Family { group: "keyspaces", title: "Keyspaces", commands: commands::keyspaces::COMMANDS },
     Family { group: "branches", title: "Branches", commands: commands::branching::COMMANDS },

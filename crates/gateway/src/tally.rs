@@ -157,7 +157,12 @@ impl PartialOrd for Wanted {
 pub(crate) fn words_of(arguments: Arguments<'_>, more_commands: usize) -> Vec<Vec<u8>> {
     let cut = arguments.len() > MOST_ARGUMENTS;
     let kept = if cut { MOST_ARGUMENTS - 1 } else { arguments.len() };
-    let mut words: Vec<Vec<u8>> = arguments.iter().take(kept).map(shortened).collect();
+    let shown = |index: usize, word: &[u8]| match is_secret(arguments, index) {
+        true => b"(redacted)".to_vec(),
+        false => shortened(word),
+    };
+    let words = arguments.iter().take(kept).enumerate();
+    let mut words: Vec<Vec<u8>> = words.map(|(index, word)| shown(index, word)).collect();
     if cut {
         words.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());
     }
@@ -165,6 +170,22 @@ pub(crate) fn words_of(arguments: Arguments<'_>, more_commands: usize) -> Vec<Ve
         words.push(format!("... ({more_commands} more commands)").into_bytes());
     }
     words
+}
+
+/// True if the argument with this index is a user's name or a password, which nobody else is shown.
+pub(crate) fn is_secret(arguments: Arguments<'_>, index: usize) -> bool {
+    let is = |at: Option<usize>, word: &str| {
+        let found = at.and_then(|at| arguments.get(at));
+        found.is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let (before, second_before) = (index.checked_sub(1), index.checked_sub(2));
+    if is(Some(0), "config") {
+        return is(Some(1), "set") && index > 2 && is(before, "requirepass");
+    }
+    match is(Some(0), "hello") {
+        true => index > 1 && (is(before, "auth") || is(second_before, "auth")),
+        false => index > 0 && is(Some(0), "auth"),
+    }
 }
 
 fn shortened(word: &[u8]) -> Vec<u8> {

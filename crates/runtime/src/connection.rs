@@ -50,10 +50,12 @@ pub(crate) struct Connection {
     pub(crate) touched: bool,
     /// Its input could not be executed yet.
     pub(crate) stalled: bool,
+    /// When its client last sent something, or connected.
+    pub(crate) heard_at: types::Instant,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, id: ConnectionId) -> Self {
+    pub(crate) fn new(socket: TcpStream, id: ConnectionId, now: types::Instant) -> Self {
         Connection {
             socket,
             id,
@@ -66,6 +68,7 @@ impl Connection {
             half_closed: false,
             touched: false,
             stalled: false,
+            heard_at: now,
         }
     }
 
@@ -206,7 +209,7 @@ mod tests {
     fn only_replies_of_what_was_undone_are_replaced() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let socket = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let mut connection = Connection::new(socket, ConnectionId::default());
+        let mut connection = Connection::new(socket, ConnectionId::default(), types::Instant(0));
         let gate = |group| Gate { written: group, synced: 0 };
         let mut output = b"+replicated\r\n".to_vec();
         connection.gate(&output, Vec::new(), Some(gate(5)), 0);

@@ -9,8 +9,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Interest, News,
-    OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
+    News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -290,12 +290,13 @@ impl Host for WorkerHost {
     }
 
     fn authentication_required(&self) -> bool {
-        self.process.options.password.is_some()
+        self.process.asks_password()
     }
 
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
         // As in Redis, without a password the default user may say any.
-        let Some(expected) = self.process.options.password.as_deref() else { return user == b"default" };
+        let required = self.process.password.read();
+        let Some(expected) = required.as_deref() else { return user == b"default" };
         let expected = expected.as_bytes();
         // Compares every byte, so that the time tells nothing.
         let different = expected.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
@@ -319,7 +320,12 @@ impl Host for WorkerHost {
     }
 
     fn reset_statistics(&mut self) {
-        self.resets = self.process.resets.fetch_add(1, Ordering::Relaxed) + 1;
+        let process = &self.process;
+        self.resets = process.resets.fetch_add(1, Ordering::Relaxed) + 1;
+        let counts = [&process.total_connections, &process.rejected_connections];
+        for (then, count) in process.connections_at_reset.iter().zip(counts) {
+            then.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
@@ -330,6 +336,10 @@ impl Host for WorkerHost {
     fn configure(&mut self, wanted: &[(&[u8], &[u8])]) -> Result<(), Error> {
         let databases = self.process.cluster.lock().numbers();
         parameters::change(&self.process, databases, wanted)
+    }
+
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        self.process.cluster.lock().map()
     }
 
     fn why_not_rewritten(&self) -> Error {
@@ -459,6 +469,38 @@ impl Host for WorkerHost {
         self.process.view.has_peers() && find(&self.keyspaces, keyspace).is_none()
     }
 
+    #[inline]
+    fn is_monitored(&self) -> bool {
+        self.process.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    fn set_monitors(&mut self, count: usize) {
+        let before = self.me.monitors.swap(count, Ordering::Relaxed);
+        self.process.monitors.fetch_add(count.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    fn monitor(&mut self, lines: &[u8]) {
+        let watched = |worker: &&Arc<WorkerHandle>| {
+            !Arc::ptr_eq(worker, &self.me) && worker.monitors.load(Ordering::Relaxed) > 0
+        };
+        for worker in self.process.workers.read().iter().filter(watched) {
+            let mut inbox = worker.inbox.lock();
+            let most = self.process.options.client_output_limit_bytes;
+            match inbox.monitored.len() + lines.len() <= most {
+                true => inbox.monitored.extend_from_slice(lines),
+                false => inbox.monitored_too_much = true,
+            }
+            drop(inbox);
+            worker.wake();
+        }
+    }
+
+    fn note_client(&self, client: &ClientInfo) {
+        if self.process.options.threads > 1 {
+            self.me.clients.lock().insert(client.peer.client, client.clone());
+        }
+    }
+
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
             worker.clients.lock().values().for_each(&mut *visit);
@@ -468,9 +510,11 @@ impl Host for WorkerHost {
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64 {
         let mut killed = 0;
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
-            let is_meant = |client: &&ClientInfo| filter.matches(&client.peer, client.is_subscriber());
-            let clients = worker.clients.lock();
-            killed += clients.values().filter(is_meant).count() as u64;
+            // Nobody is shown them any more, though their worker has yet to close them.
+            let mut clients = worker.clients.lock();
+            let is_meant =
+                |_: &u64, client: &mut ClientInfo| filter.matches(&client.peer, client.is_subscriber());
+            killed += clients.extract_if(.., is_meant).count() as u64;
             drop(clients);
             worker.inbox.lock().kills.push(filter.clone());
             worker.wake();

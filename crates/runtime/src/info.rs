@@ -142,9 +142,10 @@ fn persistence(process: &Process, out: &mut String) {
 }
 
 fn stats(process: &Process, statistics: &Statistics, out: &mut String) {
-    line(out, format_args!("total_connections_received:{}", process.total_connections.load(Relaxed)));
-    line(out, format_args!("total_commands_processed:{}", commands(process)));
-    line(out, format_args!("rejected_connections:{}", process.rejected_connections.load(Relaxed)));
+    let [accepted, refused] = process.connections_since_reset();
+    line(out, format_args!("total_connections_received:{accepted}"));
+    line(out, format_args!("total_commands_processed:{}", statistics.calls()));
+    line(out, format_args!("rejected_connections:{refused}"));
     line(out, format_args!("total_error_replies:{}", statistics.error_replies()));
     let [channels, patterns, shards] = process.interest.read().counts();
     line(out, format_args!("pubsub_channels:{channels}\r\npubsub_patterns:{patterns}"));

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Options {
     /// Where clients connect.
     pub listen: Vec<SocketAddr>,
+    /// Where clients of other machines are told to connect, if not at the first of these.
+    pub announce: Option<SocketAddr>,
     /// Where the log and its checkpoints are; `None` keeps everything in memory only.
     pub data: Option<PathBuf>,
     /// How many worker threads; at least 1.
@@ -82,6 +84,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            announce: None,
             data: Some(PathBuf::from("anabranch-data")),
             threads: 1,
             partitions: 0,

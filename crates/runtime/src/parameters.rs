@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::time::Duration;
 use types::Error;
 
 /// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, or
@@ -53,6 +54,8 @@ pub(crate) struct Parameters {
     max_clients: AtomicUsize,
     protected_mode: AtomicBool,
     pub(crate) output_limits: OutputLimits,
+    /// Clients that send nothing for so many seconds are closed; none with 0.
+    timeout_seconds: AtomicU64,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -65,6 +68,7 @@ impl Parameters {
             max_clients: AtomicUsize::new(options.max_clients),
             protected_mode: AtomicBool::new(options.protected_mode),
             output_limits: OutputLimits::default(),
+            timeout_seconds: AtomicU64::new(0),
             meaningless: Mutex::default(),
         }
     }
@@ -107,6 +111,14 @@ impl Parameters {
         self.protected_mode.load(Relaxed)
     }
 
+    /// For how long clients may send nothing, if that is limited.
+    pub(crate) fn longest_silence(&self) -> Option<Duration> {
+        match self.timeout_seconds.load(Relaxed) {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds)),
+        }
+    }
+
     fn meaningless(&self, name: &str) -> Option<(&'static str, String)> {
         let (name, usual) = MEANINGLESS.iter().find(|(known, _)| *known == name)?;
         Some((name, self.meaningless.lock().get(name).cloned().unwrap_or_else(|| (*usual).to_owned())))
@@ -140,11 +152,11 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("protected-mode", switch(parameters.protected_mode()));
     visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
     // Never the password itself: who may ask for the configuration need not know it.
-    visit("requirepass", if options.password.is_some() { "(set, and not shown)" } else { "" });
+    visit("requirepass", if process.asks_password() { "(set, and not shown)" } else { "" });
     visit("save", "");
     visit("slowlog-log-slower-than", &parameters.slowlog_micros.load(Relaxed).to_string());
     visit("slowlog-max-len", &parameters.slowlog_length().to_string());
-    visit("timeout", "0");
+    visit("timeout", &parameters.timeout_seconds.load(Relaxed).to_string());
     for (name, _) in MEANINGLESS {
         if let Some((name, value)) = parameters.meaningless(name) {
             visit(name, &value);
@@ -160,6 +172,8 @@ enum Change {
     MaxClients(usize),
     ProtectedMode(bool),
     OutputLimits(Vec<Limit>),
+    TimeoutSeconds(u64),
+    Password(Option<String>),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -191,6 +205,8 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
             Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
+            Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
+            Change::Password(password) => *process.password.write() = password,
             Change::Meaningless(name, value) => {
                 parameters.meaningless.lock().insert(name, value);
             }
@@ -237,7 +253,9 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         "maxclients" => integer(1, u32::MAX.into()).map(|most| Change::MaxClients(most as usize)),
         "client-output-buffer-limit" => output_limits::parse(value).map(Change::OutputLimits),
         "protected-mode" => switch().map(Change::ProtectedMode),
-        "requirepass" => Err("can't set immutable config".to_owned()),
+        "timeout" => integer(0, i32::MAX.into()).map(|seconds| Change::TimeoutSeconds(seconds as u64)),
+        // Who has authenticated goes on.
+        "requirepass" => Ok(Change::Password((!value.is_empty()).then(|| value.to_owned()))),
         _ if value.eq_ignore_ascii_case(present) => Ok(Change::Nothing),
         _ => Err("can't set immutable config".to_owned()),
     }

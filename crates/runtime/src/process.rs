@@ -41,8 +41,13 @@ impl Drop for EndsWithPanic {
 /// What other threads hand to a worker.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    pub(crate) sockets: Vec<(TcpStream, std::net::SocketAddr)>,
+    /// Clients, each with its address, and whether it counts among those that are served already.
+    pub(crate) sockets: Vec<(TcpStream, std::net::SocketAddr, bool)>,
     pub(crate) kills: Vec<ClientFilter>,
+    /// Commands of other workers' clients, as those are shown them who watch.
+    pub(crate) monitored: Vec<u8>,
+    /// There were more than are kept.
+    pub(crate) monitored_too_much: bool,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
     /// Replies to clients of this worker that another one's step gave, and what they wait for.
@@ -71,6 +76,8 @@ fn bytes_of(news: &News) -> usize {
 pub(crate) struct WorkerHandle {
     pub(crate) waker: Waker,
     pub(crate) inbox: Mutex<Inbox>,
+    /// How many of its clients watch the commands of all.
+    pub(crate) monitors: AtomicUsize,
     /// It holds replies until the log is more durable.
     pub(crate) awaits_log: AtomicBool,
     /// Its clients by number, with what they did as of its last tick; only if there are other workers.
@@ -135,6 +142,8 @@ pub(crate) struct Process {
     pub(crate) started: Instant,
     pub(crate) stopping: AtomicBool,
     pub(crate) clients: AtomicUsize,
+    /// How many of them watch the commands of all.
+    pub(crate) monitors: AtomicUsize,
     pub(crate) next_client: AtomicU64,
     pub(crate) total_connections: AtomicU64,
     pub(crate) rejected_connections: AtomicU64,
@@ -145,12 +154,16 @@ pub(crate) struct Process {
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
     pub(crate) parameters: Parameters,
+    /// What clients must say to AUTH; `None` lets everybody in.
+    pub(crate) password: RwLock<Option<String>>,
     pub(crate) guard: Guard,
     /// Clients that have not authenticated; they are not among `clients`.
     pub(crate) unauthenticated: AtomicUsize,
     pub(crate) diagnostics: Mutex<Diagnostics>,
     /// How often statistics were reset.
     pub(crate) resets: AtomicU64,
+    /// How many connections had been accepted and refused when statistics were reset.
+    pub(crate) connections_at_reset: [AtomicU64; 2],
     /// When the last checkpoint was taken, or the process started, in seconds since 1970.
     pub(crate) last_checkpoint: AtomicU64,
     /// Clients that wait for a checkpoint, with its number.
@@ -166,6 +179,7 @@ impl Process {
     pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
         Process {
             parameters: Parameters::new(&options),
+            password: RwLock::new(options.password.clone()),
             options,
             journal,
             locals: Arc::clone(cluster.locals()),
@@ -176,6 +190,7 @@ impl Process {
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
+            monitors: AtomicUsize::new(0),
             next_client: AtomicU64::new(1),
             total_connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
@@ -186,6 +201,7 @@ impl Process {
             unauthenticated: AtomicUsize::new(0),
             diagnostics: Mutex::default(),
             resets: AtomicU64::new(0),
+            connections_at_reset: Default::default(),
             last_checkpoint: AtomicU64::new(seconds_since_1970()),
             savers: Mutex::default(),
             ends_unsaved: AtomicBool::new(false),
@@ -211,6 +227,20 @@ impl Process {
         if !replies.is_empty() {
             self.hand_out(replies, Gate::OPEN);
         }
+    }
+
+    /// True if clients have to authenticate.
+    pub(crate) fn asks_password(&self) -> bool {
+        self.password.read().is_some()
+    }
+
+    /// How many connections were accepted and how many refused since statistics were reset.
+    pub(crate) fn connections_since_reset(&self) -> [u64; 2] {
+        let [accepted, refused] = &self.connections_at_reset;
+        let since = |count: &AtomicU64, then: &AtomicU64| {
+            count.load(Ordering::Relaxed).saturating_sub(then.load(Ordering::Relaxed))
+        };
+        [since(&self.total_connections, accepted), since(&self.rejected_connections, refused)]
     }
 
     /// The present time.

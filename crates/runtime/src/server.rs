@@ -12,7 +12,7 @@ use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -68,6 +68,9 @@ impl Server {
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
+        if let Some(address) = process.options.announce.or(addresses.first().copied()) {
+            process.cluster.lock().announce(address);
+        }
         let workers = start_workers(&process, listeners).map_err(StartError::Worker)?;
         let helpers = start_helpers(&process).map_err(StartError::Worker)?;
         Ok(Server { process, addresses, workers, helpers })
@@ -189,6 +192,7 @@ fn start_workers(
         let handle = WorkerHandle {
             waker: Waker::new(poll.registry(), WAKER)?,
             inbox: Mutex::default(),
+            monitors: AtomicUsize::new(0),
             awaits_log: AtomicBool::new(false),
             clients: Mutex::default(),
             commands: AtomicU64::new(0),

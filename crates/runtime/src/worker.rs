@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strict::solo::Group;
 use told::Told;
@@ -212,7 +212,7 @@ impl Worker {
     fn admit(&mut self, mut socket: TcpStream, address: SocketAddr, listener: usize) {
         let process = &self.host.process;
         let number = process.total_connections.fetch_add(1, Ordering::Relaxed);
-        let asks_password = process.options.password.is_some();
+        let asks_password = process.asks_password();
         let is_stranger = !asks_password && self.wildcards[listener] && !is_local(address.ip());
         // Who has not authenticated is counted when that has been done.
         let is_full =
@@ -236,14 +236,15 @@ impl Worker {
             Arc::clone(&workers[number as usize % workers.len()])
         };
         if Arc::ptr_eq(&target, &self.host.me) {
-            self.open(socket, address);
+            self.open(socket, address, !asks_password);
         } else {
-            target.inbox.lock().sockets.push((socket, address));
+            target.inbox.lock().sockets.push((socket, address, !asks_password));
             target.wake();
         }
     }
 
-    fn open(&mut self, mut socket: TcpStream, address: SocketAddr) {
+    /// Begins to serve a connection, which counts among those that are served already if it is `counted`.
+    fn open(&mut self, mut socket: TcpStream, address: SocketAddr, counted: bool) {
         let token = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -253,7 +254,7 @@ impl Worker {
         if let Err(error) = registered.and_then(|()| socket.set_nodelay(true)) {
             tracing::warn!(%error, "a connection could not be opened");
             self.free.push(token);
-            return self.uncount(self.host.process.options.password.is_none());
+            return self.uncount(counted);
         }
         let peer = Peer {
             client: self.host.process.next_client.fetch_add(1, Ordering::Relaxed),
@@ -266,8 +267,14 @@ impl Worker {
             self.host.me.clients.lock().extend(self.gateway.client(id).map(|client| (number, client)));
         }
         self.tokens.insert(id, token);
-        self.connections[token] = Some(Connection::new(socket, id));
-        if !self.gateway.is_admitted(id) {
+        self.connections[token] = Some(Connection::new(socket, id, self.host.now.instant));
+        let admitted = self.gateway.is_admitted(id);
+        if admitted != counted {
+            // The password was changed since it was accepted.
+            self.uncount(counted);
+            self.count(admitted).fetch_add(1, Ordering::Relaxed);
+        }
+        if !admitted {
             self.unauthenticated.push_back((token, id, self.host.now.instant));
             self.make_room();
         }
@@ -276,9 +283,27 @@ impl Worker {
 
     /// One client less: of those that are served, or of those that have not authenticated.
     fn uncount(&self, admitted: bool) {
+        self.count(admitted).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many clients there are that are served, or that have not authenticated.
+    fn count(&self, admitted: bool) -> &AtomicUsize {
         let process = &self.host.process;
-        let count = if admitted { &process.clients } else { &process.unauthenticated };
-        count.fetch_sub(1, Ordering::Relaxed);
+        if admitted { &process.clients } else { &process.unauthenticated }
+    }
+
+    /// Closes the connections whose clients have sent nothing for too long.
+    fn close_silent(&mut self) {
+        let Some(longest) = self.host.process.parameters.longest_silence() else { return };
+        let (now, gateway) = (self.host.now.instant, &self.gateway);
+        let is_silent = |connection: &Connection| {
+            now - connection.heard_at > longest && gateway.may_time_out(connection.id)
+        };
+        let open = self.connections.iter().enumerate();
+        let silent: Vec<usize> = open
+            .filter_map(|(token, connection)| connection.as_ref().filter(|it| is_silent(it)).map(|_| token))
+            .collect();
+        silent.into_iter().for_each(|token| self.close(token));
     }
 
     /// Disconnects the clients that have had their time to authenticate, and the oldest ones where there are too many.
@@ -306,11 +331,16 @@ impl Worker {
 
     fn empty_inbox(&mut self) {
         let inbox = std::mem::take(&mut *self.host.me.inbox.lock());
-        for (socket, address) in inbox.sockets {
-            self.open(socket, address);
+        for (socket, address, counted) in inbox.sockets {
+            self.open(socket, address, counted);
         }
         for filter in inbox.kills {
             self.gateway.kill(&filter);
+        }
+        if inbox.monitored_too_much {
+            self.gateway.cut_monitors();
+        } else if !inbox.monitored.is_empty() {
+            self.gateway.show_monitored(&inbox.monitored);
         }
         self.take_replies(inbox.replies);
         // After the replies: who has got one waits no more.
@@ -373,6 +403,7 @@ impl Worker {
             self.unread.push(token);
         }
         if count > 0 {
+            connection.heard_at = self.host.now.instant;
             let buffer = std::mem::take(&mut self.buffer);
             self.execute(token, &buffer[..count]);
             self.buffer = buffer;
@@ -440,6 +471,13 @@ impl Worker {
         outcome.undoable = outcome.undoable.max(pushed.undoable);
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
+            if self.gateway.is_cut(id) {
+                tracing::warn!(
+                    "a client that watches the commands of all reads too slowly and is disconnected"
+                );
+                self.close(token);
+                continue;
+            }
             self.gate(token, &outcome);
             self.touch(token);
             let state = self.gateway.state(id);
@@ -574,6 +612,7 @@ impl Worker {
             self.make_room();
         }
         self.shrink_outputs();
+        self.close_silent();
         self.publish_counts();
         let threads = self.host.process.options.threads;
         if threads > 1 {

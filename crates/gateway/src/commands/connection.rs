@@ -7,13 +7,14 @@ use crate::describe;
 use crate::flow::Flow;
 use crate::host::{Host, Incident};
 use crate::plan::Call;
+use crate::session::Connection;
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_AUTH, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy, wrong_arity};
 use resp::{ProtocolVersion, parse_integer};
 use types::{Error, ErrorCode, KeyspaceId, ReplySink};
 
 /// The version of Redis whose commands, replies and errors these are.
-const REDIS_VERSION: &str = "7.0.15";
+pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// A client that has never authenticated is closed after so many wrong passwords.
 const MOST_WRONG_PASSWORDS: u32 = 5;
@@ -76,8 +77,8 @@ fn hello(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Erro
             return Err(Error::err(format!("Syntax error in HELLO option '{}'", lossy(call.bytes(index)))));
         }
     }
-    let session = &mut control.connection.session;
-    if !session.authenticated {
+    let session = &control.connection.session;
+    if !session.authenticated && control.host.authentication_required() {
         return Err(Error::new(
             ErrorCode::NoAuth,
             "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
@@ -85,11 +86,13 @@ fn hello(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Erro
              same time",
         ));
     }
+    admit(control.connection, control.host)?;
+    control.connection.session.version = version;
     if let Some(name) = name {
-        session.name = name;
+        control.connection.session.name = name;
+        control.host.note_client(&control.own_info());
     }
-    session.version = version;
-    write_greeting(session.peer.client, version, sink);
+    write_greeting(control.connection.session.peer.client, version, sink);
     Ok(())
 }
 
@@ -121,14 +124,22 @@ fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Resu
         let text = "invalid username-password pair or user is disabled.";
         return Err(Error::new(ErrorCode::WrongPass, text));
     }
-    if !control.connection.admitted {
-        if let Err(error) = control.host.admit() {
-            control.connection.closing = true;
+    admit(control.connection, control.host)
+}
+
+/// The client has authenticated, or need not any longer.
+///
+/// # Errors
+/// There are too many clients; the connection ends.
+pub(crate) fn admit(connection: &mut Connection, host: &mut dyn Host) -> Result<(), Error> {
+    if !connection.admitted {
+        if let Err(error) = host.admit() {
+            connection.closing = true;
             return Err(error);
         }
-        control.connection.admitted = true;
+        connection.admitted = true;
     }
-    control.connection.session.authenticated = true;
+    connection.session.authenticated = true;
     Ok(())
 }
 
@@ -207,6 +218,7 @@ fn checked_name(name: &[u8], what: &str) -> Result<Vec<u8>, Error> {
 
 fn client_set_name(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     control.connection.session.name = checked_name(control.call.bytes(2), "Client names")?;
+    control.host.note_client(&control.own_info());
     sink.simple("OK");
     Ok(())
 }
@@ -229,6 +241,7 @@ fn client_set_info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resul
     } else {
         return Err(Error::err(format!("Unrecognized option '{}'", lossy(call.bytes(2)))));
     }
+    control.host.note_client(&control.own_info());
     sink.simple("OK");
     Ok(())
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bits;
 pub(crate) mod branching;
 mod clients;
+pub(crate) mod cluster;
 pub(crate) mod commuting;
 mod configuration;
 pub(crate) mod conflicts;

@@ -1,18 +1,23 @@
 //! Commands about the process: its role, its checkpoints, its end.
 
+use super::connection::REDIS_VERSION;
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
 use crate::session::{Activity, Hold};
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local};
-use types::{Error, ReplySink};
+use types::{Error, ErrorCode, ReplySink};
 
 const OPERATOR: u16 = ADMIN | NOSCRIPT;
 
 // The entries in the table.
 #[rustfmt::skip]
 pub(super) const ROLE: Command = Command::new("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "Tells that the process is a master, without replicas in the sense of Redis", Local(role));
+#[rustfmt::skip]
+pub(super) const REPLICA_OF: Command = Command::new("replicaof", 3, OPERATOR | STALE, "5.0.0", "Accepts NO ONE, which the process is a replica of; keyspaces say who replicates them", Local(replica_of));
+#[rustfmt::skip]
+pub(super) const SLAVE_OF: Command = Command::new("slaveof", 3, OPERATOR | STALE, "1.0.0", "The former name of REPLICAOF", Local(replica_of));
 #[rustfmt::skip]
 pub(super) const LAST_SAVE: Command = Command::new("lastsave", 1, LOADING | STALE | FAST, "1.0.0", "Tells when the last checkpoint was taken, or the process started", Local(last_save));
 #[rustfmt::skip]
@@ -24,7 +29,9 @@ pub(super) const BACKGROUND_REWRITE: Command = Command::new("bgrewriteaof", 1, O
 #[rustfmt::skip]
 pub(super) const SHUTDOWN: Command = Command::new("shutdown", -1, OPERATOR | LOADING | STALE | NO_MULTI, "1.0.0", "Ends the process in order", Local(shut_down));
 #[rustfmt::skip]
-pub(super) const LOLWUT: Command = Command::new("lolwut", -1, READONLY | FAST, "5.0.0", "Draws something and tells the version", Local(lolwut));
+pub(super) const LOLWUT: Command = Command::new("lolwut", -1, READONLY | FAST, "5.0.0", "Draws something and tells the versions", Local(lolwut));
+#[rustfmt::skip]
+pub(super) const MONITOR: Command = Command::new("monitor", 1, OPERATOR | LOADING | STALE, "1.0.0", "Shows the client the commands of all clients of the process, until RESET", Local(monitor));
 #[rustfmt::skip]
 pub(super) const MODULE_ENTRY: Command = Command::new("module", -2, 0, "4.0.0", "Commands about modules of Redis, of which there are none", Handler::Container).containing(MODULE);
 #[rustfmt::skip]
@@ -39,6 +46,7 @@ static MODULE: &[Command] = &[
 #[rustfmt::skip]
 static DEBUG: &[Command] = &[
     Command::new("debug|sleep", 3, OPERATOR | LOADING | STALE, "1.0.0", "Replies after so many seconds; nobody else waits", Local(sleep)),
+    Command::new("debug|error", 3, OPERATOR | LOADING | STALE, "1.0.0", "Replies this error", Local(reply_error)),
     Command::new("debug|help", 2, OPERATOR | LOADING | STALE, "1.0.0", "Lists the subcommands", Local(debug_help)),
 ];
 
@@ -47,6 +55,18 @@ fn role(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Erro
     sink.bulk(b"master");
     sink.integer(0);
     sink.array(0);
+    Ok(())
+}
+
+/// REPLICAOF: a process follows no other one.
+fn replica_of(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    if !control.call.is(1, "NO") || !control.call.is(2, "ONE") {
+        return Err(Error::err(
+            "a process follows no other server: start it as a process of a cluster, and let KEYSPACE CREATE say which \
+             processes or regions keep a keyspace",
+        ));
+    }
+    sink.simple("OK");
     Ok(())
 }
 
@@ -90,8 +110,16 @@ fn shut_down(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(),
 fn lolwut(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let version = env!("CARGO_PKG_VERSION");
     sink.text(&format!(
-        "  o---o---o-------o      a branch\n       \\         /\n        o---o---o        and its merge\n\nAnabranch ver. {version}\n"
+        "  o---o---o-------o      a branch\n       \\         /\n        o---o---o        and its merge\n\nRedis ver. {REDIS_VERSION}, \
+         Anabranch ver. {version}\n"
     ));
+    Ok(())
+}
+
+fn monitor(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    control.connection.session.monitoring = true;
+    control.gateway.set_monitor(control.connection.id, true, control.host);
+    sink.simple("OK");
     Ok(())
 }
 
@@ -114,6 +142,12 @@ fn check_debug(control: &Control<'_>) -> Result<(), Error> {
 fn debug_help(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     check_debug(control)?;
     describe::help(control, sink)
+}
+
+/// DEBUG ERROR: for tests of what clients make of errors.
+fn reply_error(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Error> {
+    check_debug(control)?;
+    Err(Error::new(ErrorCode::Scripted, crate::table::lossy(control.call.bytes(2)).into_owned()))
 }
 
 fn sleep(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Error> {

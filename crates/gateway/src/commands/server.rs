@@ -4,7 +4,7 @@ use super::configuration::ENTRY as CONFIG;
 use super::diagnosis::{LATENCY_ENTRY, MEMORY_ENTRY, SLOWLOG_ENTRY};
 use super::process::{
     BACKGROUND_REWRITE, BACKGROUND_SAVE, DEBUG_ENTRY as DEBUG, LAST_SAVE, LOLWUT, MODULE_ENTRY as MODULE,
-    ROLE, SAVE, SHUTDOWN,
+    MONITOR, REPLICA_OF, ROLE, SAVE, SHUTDOWN, SLAVE_OF,
 };
 use super::{keys, moving, sort, transactions};
 use crate::control::Control;
@@ -26,7 +26,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("swapdb", 3, WRITE | FAST, "4.0.0", "Refuses to swap two keyspaces: a transaction has one", Local(moving::swap_databases)),
     Command::new("info", -1, LOADING | STALE, "1.0.0", "Describes the process, section by section", Local(info)),
     Command::new("time", 1, LOADING | STALE | FAST, "2.6.0", "Tells the time: seconds since 1970 and microseconds", Local(time)),
-    ROLE, LAST_SAVE, SAVE, BACKGROUND_SAVE, BACKGROUND_REWRITE, SHUTDOWN, LOLWUT, MODULE, DEBUG, CONFIG, SLOWLOG_ENTRY, LATENCY_ENTRY, MEMORY_ENTRY,
+    ROLE, REPLICA_OF, SLAVE_OF, LAST_SAVE, SAVE, BACKGROUND_SAVE, BACKGROUND_REWRITE, SHUTDOWN, LOLWUT, MODULE, MONITOR, DEBUG, CONFIG, SLOWLOG_ENTRY, LATENCY_ENTRY, MEMORY_ENTRY,
     Command::new("command", -1, LOADING | STALE, "2.8.13", "Describes all commands", Local(all_commands)).containing(COMMAND),
 ];
 

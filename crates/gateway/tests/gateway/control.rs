@@ -1,7 +1,7 @@
 //! Commands by which clients and operators say how commands are served, and what is counted of them.
 
 use crate::support::{Harness, render};
-use anabranch_gateway::{Config, State};
+use anabranch_gateway::{ClusterMap, ClusterMember, Config, State};
 
 fn harness() -> Harness {
     Harness::new(Config::default())
@@ -156,4 +156,146 @@ fn the_process_is_asked_to_end_without_a_reply() {
     assert_eq!(harness.host.shut_down, None);
     assert_eq!(told(&mut harness, "SHUTDOWN NOSAVE NOW FORCE\r\n"), [""; 0]);
     assert_eq!(harness.host.shut_down, Some(false));
+}
+
+#[test]
+fn a_password_that_is_taken_away_lets_in_who_waits() {
+    let mut harness = harness();
+    harness.host.password = Some("secret");
+    let refused = ["-NOAUTH Authentication required."];
+    assert_eq!(told(&mut harness, "GET k\r\n"), refused);
+    harness.host.password = None;
+    assert_eq!(told(&mut harness, "GET k\r\n"), ["nil"]);
+    harness.host.password = Some("another");
+    assert_eq!(told(&mut harness, "GET k\r\n"), ["nil"], "who is in stays in");
+    assert_eq!(render(&harness.ask("b", b"HELLO 3\r\n"))[0].split(' ').next(), Some("-NOAUTH"));
+    harness.host.password = None;
+    assert!(!render(&harness.ask("b", b"HELLO 3\r\n"))[0].starts_with('-'));
+    assert_eq!(render(&harness.ask("b", b"GET k\r\n")), ["null"]);
+}
+
+#[test]
+fn other_gateways_hear_of_a_clients_name_at_once() {
+    let mut harness = harness();
+    told(&mut harness, "CLIENT SETNAME ada\r\nGET k\r\nHELLO 2 SETNAME bob\r\nHELLO 2\r\n");
+    assert_eq!(*harness.host.noted.borrow(), ["ada", "bob"]);
+}
+
+#[test]
+fn passwords_are_not_among_slow_commands() {
+    let mut harness = harness();
+    let commands = "CONFIG SET slowlog-log-slower-than 0\r\nAUTH ada hunter2\r\nHELLO 3 AUTH ada hunter2 SETNAME x\r\n\
+                    CONFIG SET requirepass hunter2 hz 10\r\nHELLO 2\r\n";
+    told(&mut harness, commands);
+    let logged = told(&mut harness, "SLOWLOG GET -1\r\n").join(" ");
+    assert!(!logged.contains("hunter2"), "{logged}");
+    for shown in
+        ["\"AUTH\", \"(redacted)\"", "\"SETNAME\", \"x\"", "\"requirepass\", \"(redacted)\", \"hz\", \"10\""]
+    {
+        assert!(logged.contains(shown), "{shown} in {logged}");
+    }
+}
+
+#[test]
+fn a_cluster_tells_clients_whom_to_ask_for_which_slots() {
+    let mut harness = harness();
+    let disabled = ["-ERR This instance has cluster support disabled"];
+    for command in [
+        "CLUSTER SLOTS",
+        "CLUSTER SHARDS",
+        "CLUSTER NODES",
+        "CLUSTER MYID",
+        "CLUSTER INFO",
+        "ASKING",
+        "READONLY",
+    ] {
+        assert_eq!(told(&mut harness, &format!("{command}\r\n")), disabled, "{command}");
+    }
+    let member = |process: u16, is_up| ClusterMember {
+        process,
+        host: format!("10.0.0.{process}"),
+        port: 6379,
+        peer_port: 7000,
+        is_self: process == 2,
+        is_up,
+    };
+    harness.host.cluster =
+        Some(ClusterMap { seed: 0xabc, members: vec![member(1, true), member(2, true), member(3, false)] });
+    let name = |process: u16| format!("0000000000000abc{process:024x}");
+    let line = |process: u16, first: u16, last: u16| {
+        format!("[:{first}, :{last}, [\"10.0.0.{process}\", :6379, \"{}\", []]]", name(process))
+    };
+    let slots = told(&mut harness, "CLUSTER SLOTS\r\n");
+    assert_eq!(slots, [format!("[{}, {}]", line(1, 0, 8191), line(2, 8192, 16383))]);
+    let nodes = told(&mut harness, "CLUSTER NODES\r\n").join("");
+    for line in [
+        format!("{} 10.0.0.1:6379@7000 master - 0 0 1 connected 0-8191\\n", name(1)),
+        format!("{} 10.0.0.2:6379@7000 myself,master - 0 0 2 connected 8192-16383\\n", name(2)),
+        format!("{} 10.0.0.3:6379@7000 master,fail - 0 0 3 disconnected\\n", name(3)),
+    ] {
+        assert!(nodes.contains(&line), "{line} in {nodes}");
+    }
+    assert_eq!(told(&mut harness, "CLUSTER MYID\r\n"), [format!("\"{}\"", name(2))]);
+    let shards = told(&mut harness, "CLUSTER SHARDS\r\n").join("");
+    assert!(shards.contains("\"slots\", [:8192, :16383]") && shards.contains("\"failed\""), "{shards}");
+    let links = told(&mut harness, "CLUSTER LINKS\r\n");
+    assert_eq!(links, [format!("[[\"direction\", \"to\", \"node\", \"{}\"]]", name(1))]);
+    assert_eq!(told(&mut harness, "READONLY\r\nREADWRITE\r\nASKING\r\n"), ["+OK", "+OK", "+OK"]);
+    assert!(told(&mut harness, "CLUSTER INFO\r\n").join("").contains("cluster_known_nodes:3"));
+}
+
+/// The lines that a client which watches is sent, without their times.
+fn watched(harness: &mut Harness, client: &str) -> Vec<String> {
+    let output = String::from_utf8(harness.send(client, b"")).expect("text");
+    output.lines().map(|line| line.split_once(' ').expect("a time").1.to_owned()).collect()
+}
+
+#[test]
+fn who_watches_is_shown_the_commands_of_all() {
+    let mut harness = harness();
+    assert_eq!(told(&mut harness, "GET unseen\r\nMONITOR\r\n"), ["nil", "+OK"]);
+    let commands = "SET k \"a\\n\\x00\\\"\"\r\nGET k\r\nFOO\r\nGET\r\nCONFIG GET hz\r\nAUTH u hunter2\r\nSELECT 1\r\nPING\r\n";
+    harness.ask("b", commands.as_bytes());
+    let by = |database: u64, words: &str| format!("[{database} 10.0.0.2:5000] {words}");
+    let expected = [
+        by(0, "\"SET\" \"k\" \"a\\n\\x00\\\"\""),
+        by(0, "\"GET\" \"k\""),
+        by(0, "\"AUTH\" \"(redacted)\" \"(redacted)\""),
+        by(0, "\"SELECT\" \"1\""),
+        by(1, "\"PING\""),
+    ];
+    assert_eq!(watched(&mut harness, "a"), expected);
+    let elsewhere = String::from_utf8(harness.host.monitored.clone()).expect("text");
+    assert_eq!(elsewhere.lines().count(), expected.len());
+    harness.ask("b", b"MULTI\r\nSET k 1\r\nINCR k\r\nEXEC\r\n");
+    let expected =
+        ["\"MULTI\"", "\"SET\" \"k\" \"1\"", "\"INCR\" \"k\"", "\"EXEC\""].map(|words| by(1, words));
+    assert_eq!(watched(&mut harness, "a"), expected);
+    let own = told(&mut harness, "PING\r\n");
+    assert!(own[0] == "+PONG" && own[1].ends_with("[0 10.0.0.1:5000] \"PING\""), "{own:?}");
+    let refused = "MULTI\r\nMONITOR\r\nDISCARD\r\n";
+    assert!(render(&harness.ask("b", refused.as_bytes()))[1].contains("inside a transaction"));
+    told(&mut harness, "RESET\r\n");
+    assert_eq!(harness.host.monitors, 0);
+    harness.ask("b", b"GET k\r\n");
+    assert_eq!(watched(&mut harness, "a"), [""; 0]);
+}
+
+#[test]
+fn who_watches_and_does_not_read_is_cut_off() {
+    let mut harness = Harness::new(Config { max_output_bytes: 1000, ..Config::default() });
+    told(&mut harness, "MONITOR\r\n");
+    let watcher = harness.connection("a");
+    for _ in 0..100 {
+        let peer = harness.connection("b");
+        harness.gateway.receive(peer, b"PING 0123456789\r\n", &mut harness.host);
+        harness.gateway.output_mut(peer).expect("it is open").clear();
+    }
+    assert!(harness.gateway.is_cut(watcher));
+    assert!(harness.gateway.output_mut(watcher).expect("it is open").len() <= 1000);
+    let mut news = Vec::new();
+    harness.gateway.settle(&mut harness.host, &mut news);
+    assert!(news.contains(&watcher));
+    harness.gateway.close(watcher, &mut harness.host);
+    assert_eq!(harness.host.monitors, 0);
 }

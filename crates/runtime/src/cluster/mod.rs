@@ -15,6 +15,7 @@
 //! closed, clients' writes are refused, and replicas with records that it has not taken neither hear nor say anything: their
 //! peers go on without them.
 
+mod addresses;
 mod catalog;
 mod clocks;
 mod config;
@@ -47,6 +48,7 @@ pub(crate) use recovery::recover;
 
 use crate::journal::Journal;
 use crate::keyspace::Locals;
+use addresses::Addresses;
 use catalog::Catalog;
 use clocks::Clocks;
 use environment::{Surroundings, refuse, refuse_writes};
@@ -97,6 +99,7 @@ pub(crate) struct Cluster {
     questions: Questions,
     standings: Standings,
     clocks: Clocks,
+    addresses: Addresses,
 }
 
 /// This life began with gaps in its memory.
@@ -162,6 +165,10 @@ impl Cluster {
             }
             if to == clocks::SLOT {
                 self.hear_clock(from.process, packet, now);
+                continue;
+            }
+            if to == addresses::SLOT {
+                self.hear_address(from.process, packet);
                 continue;
             }
             if self.ahead.contains_key(&from.process) {
@@ -266,6 +273,7 @@ impl Cluster {
     /// Does what is due now and then, ten times a second.
     pub(crate) fn tick(&mut self, now: Now, journal: Option<&Journal>, directory: Option<&Path>) {
         self.compare_clocks(now);
+        self.tell_address(now.instant);
         self.refresh(now);
         self.note_backlogs(now);
         if let (Some(journal), Some(directory)) = (journal, directory) {

@@ -98,6 +98,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         questions: Default::default(),
         standings: Standings::new(found),
         clocks: Clocks::default(),
+        addresses: Default::default(),
     };
     let process = Process::new(options, journal, state);
     let now = process.now();

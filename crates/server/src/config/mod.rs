@@ -37,6 +37,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct ServerSection {
     pub listen: Vec<HostPort>,
+    pub announce: Option<HostPort>,
     #[serde(deserialize_with = "positive")]
     pub threads: NonZeroU16,
     #[serde(deserialize_with = "at_least::<0, _, _>")]
@@ -95,6 +96,7 @@ impl Default for ServerSection {
         let options = runtime::Options::default();
         ServerSection {
             listen: options.listen.iter().map(|address| HostPort::from(*address)).collect(),
+            announce: None,
             threads: threads_beside(1),
             partitions: options.partitions,
             max_clients: NonZeroUsize::new(options.max_clients).unwrap_or(NonZeroUsize::MIN),
@@ -181,10 +183,12 @@ impl Config {
     /// What the runtime is told. Names of hosts are looked up here.
     pub fn options(&self) -> Result<runtime::Options> {
         let listen = self.server.listen.iter().map(HostPort::resolve).collect::<Result<Vec<_>>>()?;
+        let announce = self.server.announce.as_ref().map(HostPort::resolve).transpose()?;
         let ServerSection { max_clients, client_output_limit_bytes, client_query_limit_bytes, .. } =
             self.server;
         Ok(runtime::Options {
             listen,
+            announce,
             data: (!self.storage.memory).then(|| self.storage.directory.clone()),
             threads: usize::from(self.server.threads.get()),
             partitions: self.server.partitions,

@@ -53,6 +53,7 @@ mod tests {
     const OTHER: &str = r#"
         [server]
         listen = ["127.0.0.1:7001", "[::1]:7002"]
+        announce = "cache.example:7001"
         threads = 77
         partitions = 12
         max_clients = 77

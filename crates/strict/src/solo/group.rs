@@ -171,12 +171,19 @@ impl<'g, 'p> Group<'g, 'p> {
         order.find_map(|index| self.partitions[index].protocol().draw(now_millis, random))
     }
 
-    fn scan(&self, cursor: u64, count: u32, now: Now, keys: &mut ReplyBuf) -> (u64, usize) {
-        let index = (cursor >> CURSOR_BITS) as usize;
-        let Some(partition) = self.partitions.get(index) else { return (0, 0) };
-        let inner = cursor & ((1 << CURSOR_BITS) - 1);
-        let (next, found) = partition.protocol().scan(inner, count, now.wall.as_millis(), keys);
-        (self.next_cursor(index, next), found)
+    /// Goes on in the next partition where one ends before `count` keys were found, so that few keys are one piece.
+    fn scan(&self, mut cursor: u64, count: u32, now: Now, keys: &mut ReplyBuf) -> (u64, usize) {
+        let mut found = 0;
+        loop {
+            let index = (cursor >> CURSOR_BITS) as usize;
+            let Some(partition) = self.partitions.get(index) else { return (0, found) };
+            let (inner, left) = (cursor & ((1 << CURSOR_BITS) - 1), count.saturating_sub(found as u32));
+            let (next, more) = partition.protocol().scan(inner, left, now.wall.as_millis(), keys);
+            (cursor, found) = (self.next_cursor(index, next), found + more);
+            if next != 0 || cursor == 0 || found >= count as usize {
+                return (cursor, found);
+            }
+        }
     }
 
     /// The cursor after a piece of the partition with this number, whose own next cursor is `inner`.

@@ -81,7 +81,7 @@ impl Open {
     /// how many there are. Keys that only the transaction itself has made come first.
     pub(super) fn scan(
         &mut self,
-        cursor: u64,
+        mut cursor: u64,
         count: u32,
         group: &mut Group<'_, '_>,
         keys: &mut ReplyBuf,
@@ -98,14 +98,13 @@ impl Open {
                 }
             }
         }
-        let index = (cursor >> CURSOR_BITS) as usize;
-        if index >= group.len() {
+        if (cursor >> CURSOR_BITS) as usize >= group.len() {
             return (0, found);
         }
-        let mut inner = cursor & ((1 << CURSOR_BITS) - 1);
         let mut known = Vec::new();
         for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
-            inner = group.partition(index).known_keys(inner, &mut known);
+            let (index, inner) = ((cursor >> CURSOR_BITS) as usize, cursor & ((1 << CURSOR_BITS) - 1));
+            let inner = group.partition(index).known_keys(inner, &mut known);
             for key in known.drain(..) {
                 let hash = group.partition(index).store.hash(&key);
                 if self.in_snapshot(hash, &key, group, |cell| cell.value.is_some())
@@ -115,11 +114,12 @@ impl Open {
                     found += 1;
                 }
             }
-            if inner == 0 || found >= count as usize {
+            cursor = group.next_cursor(index, inner);
+            if cursor == 0 || found >= count as usize {
                 break;
             }
         }
-        (group.next_cursor(index, inner), found)
+        (cursor, found)
     }
 
     /// Draws one of the keys that the transaction sees. That there is none is an observation, which key it was is none.

@@ -2,7 +2,7 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Interest,
+    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
     KeyspaceOptions, Model, News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::{ContextAsk, Durability, Now, Replies, Request};
@@ -41,6 +41,14 @@ pub struct TestHost {
     pub output_limit: OutputLimit,
     /// The process was asked to end, saving or not.
     pub shut_down: Option<bool>,
+    /// The processes of its cluster, if it belongs to one.
+    pub cluster: Option<ClusterMap>,
+    /// What clients have told of themselves: their names.
+    pub noted: RefCell<Vec<String>>,
+    /// How many of its clients watch.
+    pub monitors: usize,
+    /// What other gateways were to show those who watch.
+    pub monitored: Vec<u8>,
 }
 
 impl TestHost {
@@ -68,6 +76,10 @@ impl TestHost {
             contexts: None,
             output_limit: OutputLimit::default(),
             shut_down: None,
+            cluster: None,
+            noted: RefCell::default(),
+            monitors: 0,
+            monitored: Vec::new(),
         }
     }
 
@@ -301,6 +313,26 @@ impl Host for TestHost {
 
     fn set_pause(&mut self, pause: Pause) {
         self.pause = pause;
+    }
+
+    fn cluster_map(&mut self) -> Option<ClusterMap> {
+        self.cluster.clone()
+    }
+
+    fn is_monitored(&self) -> bool {
+        self.monitors > 0
+    }
+
+    fn set_monitors(&mut self, count: usize) {
+        self.monitors = count;
+    }
+
+    fn monitor(&mut self, lines: &[u8]) {
+        self.monitored.extend_from_slice(lines);
+    }
+
+    fn note_client(&self, client: &ClientInfo) {
+        self.noted.borrow_mut().push(String::from_utf8_lossy(&client.name).into_owned());
     }
 
     fn may_debug(&self, _address: &str) -> bool {
