@@ -115,6 +115,20 @@ CALLS = {
         hrandfield: HRANDFIELD hash 0; HRANDFIELD missing
         hscan: HSCAN hash 0
     """,
+    "Fields that expire": """
+        hexpire: - HEXPIRE hash 100 FIELDS 2 f missing; HEXPIRE missing 100 FIELDS 1 f
+        hpexpire: - HPEXPIRE hash 100000 NX FIELDS 1 f
+        hexpireat: - HEXPIREAT hash 0 FIELDS 1 f
+        hpexpireat: - HPEXPIREAT hash 99999999999999 GT FIELDS 1 f
+        httl: - HTTL hash FIELDS 2 f missing
+        hpttl: - HPTTL hash FIELDS 1 f
+        hexpiretime: - HEXPIRETIME hash FIELDS 1 f
+        hpexpiretime: - HPEXPIRETIME hash FIELDS 1 f
+        hpersist: - HPERSIST hash FIELDS 2 f missing
+        hgetex: - HGETEX hash EX 100 FIELDS 2 f missing; HGETEX hash FIELDS 1 f
+        hgetdel: - HGETDEL hash FIELDS 2 f missing
+        hsetex: - HSETEX hash EX 100 FIELDS 1 f 2; HSETEX hash FNX FIELDS 1 f 2
+    """,
     "Lists": """
         lpush: LPUSH list x y
         rpush: RPUSH list x y

@@ -39,7 +39,7 @@ fn merged(
 }
 
 fn put(field: &'static str, value: &'static str) -> Effect<'static> {
-    Effect::Dict(dict::Effect::Put { pairs: Items::two(field.as_bytes(), value.as_bytes()) })
+    Effect::Dict(dict::Effect::put(Items::two(field.as_bytes(), value.as_bytes())))
 }
 
 fn unput(field: &'static str) -> Effect<'static> {
