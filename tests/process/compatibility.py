@@ -270,11 +270,13 @@ CONVERGES = {
         georadius georadiusbymember top.reserve
     """,
     "sum": "incr decr incrby decrby hincrby zincrby counter.add counter.incr counter.decr counter.take summary.add top.add uid.next",
-    "fields": "hset hsetnx hmset hdel hincrbyfloat",
+    "fields": "hset hsetnx hmset hdel hincrbyfloat hsetex hgetdel",
     "members": "sadd srem spop smove",
     "scores": "zadd zrem zpopmin zpopmax zmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
     "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop",
-    "deadline": "expire pexpire expireat pexpireat persist getex",
+    "deadline": """
+        expire pexpire expireat pexpireat persist getex hexpire hpexpire hexpireat hpexpireat hpersist hgetex
+    """,
     "append": "append setrange incrbyfloat setbit bitfield pfadd pfmerge",
 }
 RULE_OF = {name: rule for rule, names in CONVERGES.items() for name in names.split()}

@@ -404,6 +404,10 @@ impl Effect<'_> {
         })
     }
 
+    fn writes_one(&self) -> bool {
+        matches!(self, Effect::Put { pairs, .. } if pairs.len() == 2)
+    }
+
     /// The value that it gives a field, and the deadline (0 for none).
     pub(crate) fn value_of(&self, field: &[u8]) -> Option<(&[u8], u64)> {
         let found = self.written().filter(|(other, ..)| *other == field).last();
@@ -452,6 +456,11 @@ pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
 
 /// True when no field has different values or deadlines in the two.
 fn agree(a: &Effect<'_>, b: &Effect<'_>) -> bool {
+    if a.writes_one() && b.writes_one() {
+        return a.written().all(|(field, value, at)| {
+            b.written().all(|(other, theirs, until)| field != other || (value, at) == (theirs, until))
+        });
+    }
     let mut values = BTreeMap::new();
     let mut written = a.written().chain(b.written());
     written.all(|(field, value, at)| *values.entry(field).or_insert((value, at)) == (value, at))
