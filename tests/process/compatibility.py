@@ -115,6 +115,20 @@ CALLS = {
         hrandfield: HRANDFIELD hash 0; HRANDFIELD missing
         hscan: HSCAN hash 0
     """,
+    "Fields that expire": """
+        hexpire: - HEXPIRE hash 100 FIELDS 2 f missing; HEXPIRE missing 100 FIELDS 1 f
+        hpexpire: - HPEXPIRE hash 100000 NX FIELDS 1 f
+        hexpireat: - HEXPIREAT hash 0 FIELDS 1 f
+        hpexpireat: - HPEXPIREAT hash 99999999999999 GT FIELDS 1 f
+        httl: - HTTL hash FIELDS 2 f missing
+        hpttl: - HPTTL hash FIELDS 1 f
+        hexpiretime: - HEXPIRETIME hash FIELDS 1 f
+        hpexpiretime: - HPEXPIRETIME hash FIELDS 1 f
+        hpersist: - HPERSIST hash FIELDS 2 f missing
+        hgetex: - HGETEX hash EX 100 FIELDS 2 f missing; HGETEX hash FIELDS 1 f
+        hgetdel: - HGETDEL hash FIELDS 2 f missing
+        hsetex: - HSETEX hash EX 100 FIELDS 1 f 2; HSETEX hash FNX FIELDS 1 f 2
+    """,
     "Lists": """
         lpush: LPUSH list x y
         rpush: RPUSH list x y
@@ -256,11 +270,13 @@ CONVERGES = {
         georadius georadiusbymember top.reserve
     """,
     "sum": "incr decr incrby decrby hincrby zincrby counter.add counter.incr counter.decr counter.take summary.add top.add uid.next",
-    "fields": "hset hsetnx hmset hdel hincrbyfloat",
+    "fields": "hset hsetnx hmset hdel hincrbyfloat hsetex hgetdel",
     "members": "sadd srem spop smove",
     "scores": "zadd zrem zpopmin zpopmax zmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
     "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop",
-    "deadline": "expire pexpire expireat pexpireat persist getex",
+    "deadline": """
+        expire pexpire expireat pexpireat persist getex hexpire hpexpire hexpireat hpexpireat hpersist hgetex
+    """,
     "append": "append setrange incrbyfloat setbit bitfield pfadd pfmerge",
 }
 RULE_OF = {name: rule for rule, names in CONVERGES.items() for name in names.split()}

@@ -138,7 +138,11 @@ def test_interactive_transactions_of_one_site_conflict_or_fork(sites):
     assert one.execute_command("MERGE", "FORKS", *made) == [states[0]]
     assert one.execute_command("MERGE", "GET", "n", made[1]) == "20"
     assert one.execute_command("MERGE", "GET", "n", states[0]) == "2"
-    # A merge that leaves the conflict open is refused, and goes on; one that writes it makes one state.
+    # A merge that leaves the conflict open is refused, and goes on; one that writes it makes one state. What both wrote
+    # alike is no conflict.
+    for client in (one, two):
+        client.set("alike", "x")
+        client.hset("hash", "f", 1)
     one.execute_command("MERGE", "BEGIN")
     assert one.execute_command("MERGE", "CONFLICTS") == ["0", ["n"]]
     one.set("beside", "kept")

@@ -7,6 +7,7 @@ from harness import wait_until
 
 # A key, what was there before, what region a does, what region b does, how it is read, and what both read in the end.
 # Deadlines are far away.
+FAR = 4_000_000_000_000
 SCENES = [
     ("incr", ["SET {k} 10"], ["INCRBY {k} 5", "INCR {k}"], ["INCRBY {k} 7"], "GET {k}", "23"),
     ("incr-del", ["SET {k} 10"], ["DEL {k}"], ["INCRBY {k} 7"], "GET {k}", "7"),
@@ -21,6 +22,10 @@ SCENES = [
     ("hset", ["HSET {k} f 1"], ["HSET {k} g 2"], ["HDEL {k} f"], "HGETALL {k}", {"g": "2"}),
     ("hincrby", ["HSET {k} f 1"], ["HINCRBY {k} f 2"], ["HINCRBY {k} f 3"], "HGETALL {k}", {"f": "6"}),
     ("hset-hdel", ["HSET {k} f 1"], ["HSET {k} f 2"], ["HDEL {k} f"], "HGETALL {k}", {"f": "2"}),
+    ("hexpire-hincrby", ["HSET {k} f 1"], [f"HPEXPIREAT {{k}} {FAR} FIELDS 1 f"], ["HINCRBY {k} f 1"], "HPEXPIRETIME {k} FIELDS 1 f", [FAR]),
+    ("hexpire-hdel", ["HSET {k} f 1 g 1"], [f"HPEXPIREAT {{k}} {FAR} FIELDS 1 f"], ["HDEL {k} f"], "HGETALL {k}", {"g": "1"}),
+    ("expired-hset", ["HSET {k} f 1"], ["HPEXPIREAT {k} 1 FIELDS 1 f"], ["HSET {k} f 2"], "HGETALL {k}", {"f": "2"}),
+    ("hsetex-hdel", ["HSET {k} f 1"], [f"HSETEX {{k}} PXAT {FAR} FIELDS 1 f 2"], ["HDEL {k} f"], "HPEXPIRETIME {k} FIELDS 1 f", [FAR]),
     ("zincrby", ["ZADD {k} 1 m"], ["ZINCRBY {k} 2 m"], ["ZINCRBY {k} 4 m"], "ZSCORE {k} m", 7.0),
     ("zadd-zrem", ["ZADD {k} 1 m"], ["ZADD {k} 5 m"], ["ZREM {k} m"], "ZSCORE {k} m", 5.0),
     ("rpush-lpop", ["RPUSH {k} o p"], ["LPOP {k}"], ["RPUSH {k} b"], "LRANGE {k} 0 -1", ["p", "b"]),

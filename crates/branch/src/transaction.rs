@@ -76,8 +76,8 @@ impl Transaction {
     }
 
     /// Evaluates an operation on a key whose value at the read state is `cell`, which stays as it is. What the
-    /// transaction wrote itself is seen. An expired key reads as absent; who writes it commits its deletion first
-    /// (Corrections 69).
+    /// transaction wrote itself is seen. What has expired reads as absent; who writes the key commits its deletion
+    /// first (Corrections 69).
     pub(crate) fn evaluate(
         &mut self,
         key: &CompactKey,
@@ -114,23 +114,22 @@ impl Transaction {
         context: &mut Context<'_>,
         sink: &mut dyn ReplySink,
     ) {
-        let expired = cell.is_expired(context.now_millis);
-        let cell = if expired { &Cell::ABSENT } else { cell };
-        let unseen = if blind && !expired { operation.blind_effect() } else { None };
-        let observes = unseen.is_none() && (expired || !operation.observation().is_nothing());
+        let (expiry, cell) = (cell.expiry(context.now_millis), cell.living(context.now_millis));
+        let unseen = if blind && expiry.is_none() { operation.blind_effect() } else { None };
+        let observes = unseen.is_none() && (expiry.is_some() || !operation.observation().is_nothing());
         let effect = match unseen {
             Some(effect) => {
                 sink.simple("OK");
                 Some(effect)
             }
-            None => prepare(cell, operation, context, sink),
+            None => prepare(&cell, operation, context, sink),
         };
         if observes {
             self.reads.insert(key.clone());
         }
         if let Some(effect) = effect {
-            if expired {
-                self.note(key, &Effect::DELETE);
+            if let Some(expiry) = expiry {
+                self.note(key, &expiry);
             }
             self.note(key, &effect);
         }

@@ -149,7 +149,9 @@ fn elements_of(invocation: &Invocation<'_>) -> Vec<Vec<u8>> {
 /// False for a command that gives an element two values: it commutes with nothing, other elements included.
 fn names_elements_once(invocation: &Invocation<'_>) -> bool {
     match &invocation.effect {
-        Some(Effect::Dict(dict::Effect::Put { pairs })) => all_differ(pairs.pairs().map(|(field, _)| field)),
+        Some(Effect::Dict(dict::Effect::Put { pairs, .. })) => {
+            all_differ(pairs.pairs().map(|(field, _)| field))
+        }
         Some(Effect::ScoredSet(scored_set::Effect::Put { items })) => {
             all_differ(items.iter().map(|(_, member)| *member))
         }
@@ -179,16 +181,19 @@ fn over<'d>(invocation: &Invocation<'d>, is_meant: impl Fn(&[u8]) -> bool) -> In
         *items = named(items);
     }
     match &mut it.effect {
-        Some(Effect::Dict(dict::Effect::Put { pairs })) => {
-            let meant = pairs.pairs().find(|(field, _)| is_meant(field));
-            *pairs = Items::collect(meant.iter().flat_map(|(_, value)| [&b""[..], value]));
+        Some(Effect::Dict(dict::Effect::Put { pairs, until })) => {
+            let meant = pairs.pairs().enumerate().find(|(_, (field, _))| is_meant(field));
+            *until = dict::Until::each(meant.iter().map(|(place, _)| until.of(*place)));
+            *pairs = Items::collect(meant.iter().flat_map(|(_, (_, value))| [&b""[..], value]));
         }
         Some(Effect::ScoredSet(scored_set::Effect::Put { items })) => {
             let meant = items.iter().find(|(_, member)| is_meant(member));
             *items = meant.map_or_else(ScoredItems::default, |(score, _)| ScoredItems::one(*score, b""));
         }
         Some(
-            Effect::Dict(dict::Effect::Remove { fields: items })
+            Effect::Dict(
+                dict::Effect::Remove { fields: items } | dict::Effect::SetDeadline { fields: items, .. },
+            )
             | Effect::Set(set::Effect::Add { members: items } | set::Effect::Remove { members: items })
             | Effect::ScoredSet(scored_set::Effect::Remove { members: items }),
         ) => *items = named(items),
@@ -241,8 +246,8 @@ fn without_argument<'d>(effect: &Effect<'d>) -> (Effect<'d>, bool) {
         Effect::Register(register::Effect::Append { .. }) => {
             (Effect::Register(register::Effect::Append { value: b"" }), false)
         }
-        Effect::Dict(dict::Effect::Put { pairs }) if !pairs.is_empty() => {
-            (Effect::Dict(dict::Effect::Put { pairs: Items::two(b"", b"") }), true)
+        Effect::Dict(dict::Effect::Put { pairs, .. }) if !pairs.is_empty() => {
+            (Effect::Dict(dict::Effect::put(Items::two(b"", b""))), true)
         }
         Effect::Dict(dict::Effect::Add { field, .. }) => {
             (Effect::Dict(dict::Effect::Add { field, by: 0 }), false)
@@ -269,6 +274,10 @@ fn without_argument<'d>(effect: &Effect<'d>) -> (Effect<'d>, bool) {
             (Effect::SummaryBag(summary::Effect::Add { numbers }), false)
         }
         Effect::Key(key::Effect::Restore(_)) => (Effect::Key(key::Effect::Restore(Cow::Borrowed(b""))), true),
+        Effect::Dict(dict::Effect::SetDeadline { fields, .. }) => {
+            let fields = fields.clone();
+            (Effect::Dict(dict::Effect::SetDeadline { fields, at_millis: 1 }), true)
+        }
         Effect::Key(key::Effect::SetDeadline(1..)) => (Effect::Key(key::Effect::SetDeadline(1)), true),
         other => (other.clone(), false),
     }

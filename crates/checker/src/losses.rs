@@ -339,7 +339,7 @@ fn told(effect: &Effect<'_>) -> Vec<u8> {
 fn parts(effect: &Effect<'_>) -> Vec<LostPart> {
     match effect {
         Effect::Register(register::Effect::Set { .. }) => vec![LostPart::Value],
-        Effect::Dict(dict::Effect::Put { pairs }) => {
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => {
             pairs.pairs().map(|(field, _)| LostPart::Field { field: field.to_vec() }).collect()
         }
         Effect::ScoredSet(scored_set::Effect::Put { items }) => {
@@ -355,7 +355,7 @@ fn parts(effect: &Effect<'_>) -> Vec<LostPart> {
 fn said(effect: &Effect<'_>, part: &LostPart) -> Option<Vec<u8>> {
     match (effect, part) {
         (Effect::Register(register::Effect::Set { value, .. }), LostPart::Value) => Some(value.to_vec()),
-        (Effect::Dict(dict::Effect::Put { pairs }), LostPart::Field { field }) => {
+        (Effect::Dict(dict::Effect::Put { pairs, .. }), LostPart::Field { field }) => {
             let mut values =
                 pairs.pairs().filter(|(other, _)| other == field).map(|(_, value)| value.to_vec());
             let first = values.next();

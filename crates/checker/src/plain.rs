@@ -3,7 +3,7 @@
 //! way shows here. Of the library it reads operations and states, and evaluates nothing with it.
 //!
 //! A transaction is executed on what its keys held. Where an operation is not of these types, or chooses at random, the rest
-//! of its key is not judged. The model itself is in `model` and `lists`, 300 lines in all.
+//! of its key is not judged. The model itself is in `model`, `lists` and `dicts`, 400 lines in all.
 
 use crate::invocations::{Decoded, DecodedStep};
 use crate::replay::Cells;
@@ -11,6 +11,7 @@ use crate::touches::{elements, quoted};
 use datatypes::{Cell, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod dicts;
 mod lists;
 mod model;
 pub(crate) use model::number;
@@ -25,7 +26,8 @@ pub(crate) enum Held {
     Register(Text),
     Counter(i128),
     Set(BTreeSet<Text>),
-    Dict(BTreeMap<Text, Text>),
+    /// Values with their deadlines in milliseconds, 0 for none.
+    Dict(BTreeMap<Text, (Text, u64)>),
     List(Vec<Text>),
 }
 
@@ -94,7 +96,9 @@ impl Key {
             Some(Value::Counter(counter)) => Some(Held::Counter(counter.sum())),
             Some(Value::Set(set)) => Some(Held::Set(set.iter().map(|member| member.to_vec()).collect())),
             Some(Value::Dict(dict)) => {
-                Some(Held::Dict(dict.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()))
+                let entry =
+                    |(field, value): (&[u8], &[u8])| (field.to_vec(), (value.to_vec(), dict.deadline(field)));
+                Some(Held::Dict(dict.iter().map(entry).collect()))
             }
             Some(Value::List(list)) => Some(Held::List(list.iter().map(<[u8]>::to_vec).collect())),
             Some(_) => return None,
@@ -106,7 +110,11 @@ impl Key {
 impl Key {
     /// True if it will be gone some day.
     pub fn has_deadline(&self) -> bool {
-        self.deadline != 0
+        let dated = |held: &Held| match held {
+            Held::Dict(dict) => dict.values().any(|(_, at)| *at != 0),
+            _ => false,
+        };
+        self.deadline != 0 || self.held.as_ref().is_some_and(dated)
     }
 }
 

@@ -57,7 +57,11 @@ impl<'h> Cells<'h> {
 
     /// Drops what has expired at this time.
     pub fn expire(&mut self, now_millis: u64) {
-        self.0.values_mut().filter(|cell| cell.is_expired(now_millis)).for_each(|cell| *cell = Cell::ABSENT);
+        for cell in self.0.values_mut() {
+            if let Some(expiry) = cell.expiry(now_millis) {
+                apply::<false>(cell, &expiry);
+            }
+        }
     }
 }
 
@@ -118,9 +122,9 @@ pub(crate) fn execute_step<'h>(
 ) -> Result<(), String> {
     let (mut random, mut reply) = (Rng::with_seed(0), ReplyBuf::new());
     let mut context = Context { now_millis, random: &mut random };
-    let alive = Some(cells.cell(step.key)).filter(|cell| !cell.is_expired(now_millis));
-    let expired = alive.is_none();
-    let effect = prepare(alive.unwrap_or(&Cell::ABSENT), &step.operation, &mut context, &mut reply);
+    let found = cells.cell(step.key);
+    let expiry = found.expiry(now_millis);
+    let effect = prepare(&found.living(now_millis), &step.operation, &mut context, &mut reply);
     if let Some(seen) = step.observed {
         let expected = render(&reply);
         if expected != seen
@@ -130,8 +134,8 @@ pub(crate) fn execute_step<'h>(
             return Err(expected);
         }
     }
-    if expired {
-        cells.apply(step.key, &Effect::DELETE);
+    if let Some(expiry) = expiry {
+        cells.apply(step.key, &expiry);
     }
     if let Some(effect) = effect {
         cells.apply(step.key, &effect);

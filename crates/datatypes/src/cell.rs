@@ -8,8 +8,10 @@ use crate::top::Top;
 use crate::uid::UidGenerator;
 use crate::user::{State, Type};
 use crate::{
-    Context, Effect, Operation, counter, dict, key, list, register, scored_set, set, summary, top, uid, user,
+    Context, Effect, Items, Operation, counter, dict, key, list, register, scored_set, set, summary, top,
+    uid, user,
 };
+use std::borrow::Cow;
 use types::{Error, Malformed, Reader, ReplySink, Wire};
 
 /// Which type a key holds.
@@ -164,7 +166,7 @@ impl Value {
 pub struct Cell {
     /// The value; `None` for an absent key.
     pub value: Option<Value>,
-    /// Milliseconds since 1970; 0 for never. An absent key has 0.
+    /// Milliseconds since 1970; 0 for never. An absent key has 0. Fields have deadlines of their own.
     pub expires_at: u64,
 }
 
@@ -177,11 +179,64 @@ impl Cell {
         self.value.as_ref().map(Value::kind)
     }
 
-    /// True when its deadline has passed. An expired cell reads as absent, and whoever observes that commits
-    /// the deletion (Corrections 69).
+    /// True when its deadline has passed, or those of all its fields have. An expired cell reads as absent, and whoever
+    /// observes that commits the deletion (Corrections 69).
     #[inline]
     pub fn is_expired(&self, now_millis: u64) -> bool {
-        self.expires_at != 0 && self.expires_at <= now_millis
+        let is_over = self.expires_at != 0 && self.expires_at <= now_millis;
+        is_over || matches!(&self.value, Some(Value::Dict(dict)) if dict.is_overdue(now_millis))
+    }
+
+    /// When nothing of it is left, if nobody changes it, in milliseconds since 1970; 0 for never.
+    pub fn end(&self) -> u64 {
+        let of_fields = match &self.value {
+            Some(Value::Dict(dict)) => dict.last_deadline(),
+            _ => 0,
+        };
+        if of_fields == 0 || (self.expires_at != 0 && self.expires_at < of_fields) {
+            return self.expires_at;
+        }
+        of_fields
+    }
+
+    /// The deletion of what has expired of it: of the key, or of some fields. It must be committed before anything that
+    /// observes or follows that (Corrections 69).
+    #[inline]
+    pub fn expiry(&self, now_millis: u64) -> Option<Effect<'static>> {
+        if self.is_expired(now_millis) {
+            return Some(Effect::DELETE);
+        }
+        let Some(Value::Dict(dict)) = &self.value else { return None };
+        let (first, _) = dict.deadlines()?.first()?;
+        let overdue = (first as u64 <= now_millis).then(|| Items::collect(dict.overdue(now_millis)));
+        overdue.map(|fields| Effect::Dict(dict::Effect::Remove { fields }))
+    }
+
+    /// The cell as it reads at a time: without what has expired.
+    #[inline]
+    pub fn living(&self, now_millis: u64) -> Cow<'_, Cell> {
+        match self.expiry(now_millis) {
+            None => Cow::Borrowed(self),
+            Some(Effect::Key(_)) => Cow::Borrowed(&Cell::ABSENT),
+            Some(expiry) => {
+                let mut cell = self.clone();
+                apply::<false>(&mut cell, &expiry);
+                Cow::Owned(cell)
+            }
+        }
+    }
+
+    /// The first deadline of the key or of a field that is later than a time, both in milliseconds since 1970; 0 for none.
+    #[inline]
+    pub fn next_deadline(&self, after_millis: u64) -> u64 {
+        let of_fields = match &self.value {
+            Some(Value::Dict(dict)) => dict.next_deadline(after_millis),
+            _ => 0,
+        };
+        match self.expires_at {
+            at if at > after_millis && (of_fields == 0 || at < of_fields) => at,
+            _ => of_fields,
+        }
     }
 
     /// Forgets value and deadline.
@@ -346,7 +401,7 @@ pub fn prepare<'a>(
     context: &mut Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
-    debug_assert!(!cell.is_expired(context.now_millis), "the caller commits the expiry first");
+    debug_assert!(cell.expiry(context.now_millis).is_none(), "the caller commits the expiry first");
     macro_rules! typed {
         ($module:ident, $operation:expr, $variant:ident) => {
             match &cell.value {

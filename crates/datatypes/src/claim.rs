@@ -52,8 +52,11 @@ impl<'a> Effect<'a> {
             Effect::ScoredSet(scored_set::Effect::Put { items }) => {
                 Claim::place(Mode::Place, items.members())
             }
-            Effect::Dict(dict::Effect::Put { pairs }) => {
+            Effect::Dict(dict::Effect::Put { pairs, .. }) => {
                 Claim::place(Mode::PlaceFields, pairs.keys_of_pairs())
+            }
+            Effect::Dict(dict::Effect::SetDeadline { fields, .. }) => {
+                Claim::place(Mode::PlaceFields, fields.clone())
             }
             _ => self.mode().into(),
         }

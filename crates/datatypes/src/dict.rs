@@ -1,20 +1,25 @@
 //! Dict: fields with values. Redis's hash.
 //!
 //! Writes of different fields commute, and so do blind increments, of the same field too.
+//!
+//! A field may have a deadline. It is part of what was written to the field: who writes the field anew says what becomes of
+//! it. A field whose deadline has passed is removed before anything is evaluated ([`crate::Cell::expiry`]).
 
 mod execute;
+mod expiry;
 mod visits;
 
 pub use execute::prepare;
 
 use crate::codec::{borrowed_enum, wire_fields};
 use crate::collections::PackedMap;
+use crate::key::{ExpireCondition, TimeFormat};
 use crate::observation::Footprint;
 use crate::register::{LongDouble, parse_integer};
-use crate::{Aspect, Items, Kind, Observation};
+use crate::{Aspect, Items, Kind, Observation, register};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use types::{Malformed, Reader, put_bytes, put_varint, wire_enum};
+use types::{Malformed, Reader, Wire, put_bytes, put_varint, wire_enum};
 
 /// What a write of pairs replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +30,44 @@ pub enum PutReply {
     Status,
 }
 wire_enum!(PutReply { 0 => Added, 1 => Status });
-wire_fields!(PutReply, LongDouble);
+
+/// When HSETEX takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutCondition {
+    /// Always.
+    Always,
+    /// Only if none of the fields is there (FNX).
+    IfAbsent,
+    /// Only if all of them are (FXX).
+    IfPresent,
+}
+wire_enum!(PutCondition { 0 => Always, 1 => IfAbsent, 2 => IfPresent });
+wire_fields!(PutReply, PutCondition, LongDouble, ExpireCondition, TimeFormat, register::Deadline);
+
+/// The deadlines of fields that are written, in milliseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Until(Option<Box<[u64]>>);
+
+impl Until {
+    /// No field has one.
+    pub const NEVER: Until = Until(None);
+
+    /// One for each field, in the order in which they are written; 0 for none.
+    pub fn each(deadlines: impl Iterator<Item = u64>) -> Until {
+        let deadlines: Box<[u64]> = deadlines.collect();
+        Until(Some(deadlines).filter(|deadlines| deadlines.iter().any(|at| *at != 0)))
+    }
+
+    /// That of the field that is written as so-manyeth; 0 for none.
+    pub fn of(&self, place: usize) -> u64 {
+        self.0.as_ref().and_then(|deadlines| deadlines.get(place)).copied().unwrap_or(0)
+    }
+
+    /// The earliest; `None` if no field has one.
+    pub fn first(&self) -> Option<u64> {
+        self.0.iter().flatten().copied().filter(|at| *at != 0).min()
+    }
+}
 
 /// An operation on a dict.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,15 +154,61 @@ pub enum Operation<'a> {
         /// The summand.
         by: LongDouble,
     },
+    /// Gives fields a deadline. For each: 1 if it has it, 0 if the condition does not hold, 2 if the deadline has passed and
+    /// the field is gone, -2 if it is not there.
+    ExpireAt {
+        /// The fields.
+        fields: Items<'a>,
+        /// Milliseconds since 1970.
+        at_millis: u64,
+        /// When to do it.
+        condition: ExpireCondition,
+    },
+    /// The deadlines of fields: -1 for none, -2 if the field is not there.
+    Deadlines {
+        /// The fields.
+        fields: Items<'a>,
+        /// How they are told; seconds are rounded up.
+        format: TimeFormat,
+    },
+    /// Drops the deadlines of fields. For each: 1 if it had one, -1 if it had none, -2 if it is not there.
+    Persist {
+        /// The fields.
+        fields: Items<'a>,
+    },
+    /// The values of fields, null for each that is not there; those that are there get another deadline, and one that has
+    /// passed removes them (HGETEX).
+    GetAndExpire {
+        /// The fields.
+        fields: Items<'a>,
+        /// Milliseconds since 1970; 0 for none.
+        at_millis: u64,
+    },
+    /// The values of fields, null for each that is not there; then they are removed (HGETDEL).
+    GetAndDelete {
+        /// The fields.
+        fields: Items<'a>,
+    },
+    /// Writes fields with a deadline: 1, or 0 if the condition does not hold (HSETEX).
+    PutUntil {
+        /// Field, value, field, value, ...
+        pairs: Items<'a>,
+        /// When to do it.
+        condition: PutCondition,
+        /// That of all fields. One that has passed removes them.
+        deadline: register::Deadline,
+    },
 }
 
 /// A mutation of a dict.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'a> {
-    /// These fields have these values.
+    /// These fields have these values, and these deadlines or none.
     Put {
         /// Field, value, field, value, ...
         pairs: Items<'a>,
+        /// One for each pair.
+        until: Until,
     },
     /// These fields are gone.
     Remove {
@@ -128,12 +216,19 @@ pub enum Effect<'a> {
         fields: Items<'a>,
     },
     /// Adds to a field, wrapping, so that it commutes and cannot fail; a missing field counts as 0, and a value
-    /// that is no integer stays.
+    /// that is no integer stays. So does the deadline.
     Add {
         /// The field.
         field: &'a [u8],
         /// The summand.
         by: i64,
+    },
+    /// Those of these fields that are there have this deadline.
+    SetDeadline {
+        /// The fields.
+        fields: Items<'a>,
+        /// Milliseconds since 1970; 0 for none.
+        at_millis: u64,
     },
 }
 
@@ -153,13 +248,67 @@ borrowed_enum!(Operation, "dict operation tag", {
     12 => Scan { cursor, count, pattern, values },
     13 => Random { count, values },
     14 => IncrementFloat { field, by },
+    15 => ExpireAt { fields, at_millis, condition },
+    16 => Deadlines { fields, format },
+    17 => Persist { fields },
+    18 => GetAndExpire { fields, at_millis },
+    19 => GetAndDelete { fields },
+    20 => PutUntil { pairs, condition, deadline },
 });
 
-borrowed_enum!(Effect, "dict effect tag", {
-    0 => Put { pairs },
-    1 => Remove { fields },
-    2 => Add { field, by },
-});
+impl<'a> Effect<'a> {
+    /// These fields have these values and no deadlines.
+    pub fn put(pairs: Items<'a>) -> Self {
+        Effect::Put { pairs, until: Until::NEVER }
+    }
+
+    /// Appends the binary form.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Effect::Put { pairs, until: Until(None) } => {
+                out.push(0);
+                pairs.encode(out);
+            }
+            Effect::Remove { fields } => {
+                out.push(1);
+                fields.encode(out);
+            }
+            Effect::Add { field, by } => {
+                out.push(2);
+                put_bytes(out, field);
+                by.encode(out);
+            }
+            Effect::Put { pairs, until: Until(Some(deadlines)) } => {
+                out.push(3);
+                pairs.encode(out);
+                deadlines.iter().for_each(|at| at.encode(out));
+            }
+            Effect::SetDeadline { fields, at_millis } => {
+                out.push(4);
+                fields.encode(out);
+                at_millis.encode(out);
+            }
+        }
+    }
+
+    /// Reads the binary form, borrowing byte strings from it.
+    pub fn decode(input: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match input.byte()? {
+            0 => Effect::put(Items::decode(input)?),
+            1 => Effect::Remove { fields: Items::decode(input)? },
+            2 => Effect::Add { field: input.bytes()?, by: i64::decode(input)? },
+            3 => {
+                let pairs = Items::decode(input)?;
+                let deadlines: Vec<u64> =
+                    (0..pairs.len() / 2).map(|_| u64::decode(input)).collect::<Result<_, _>>()?;
+                Effect::Put { pairs, until: Until::each(deadlines.into_iter()) }
+            }
+            4 => Effect::SetDeadline { fields: Items::decode(input)?, at_millis: u64::decode(input)? },
+            _ => return Err(Malformed("dict effect tag")),
+        })
+    }
+}
 
 impl<'a> Operation<'a> {
     /// True when it can never have an effect.
@@ -171,15 +320,33 @@ impl<'a> Operation<'a> {
                 | Operation::Delete { .. }
                 | Operation::Increment { .. }
                 | Operation::IncrementFloat { .. }
+                | Operation::ExpireAt { .. }
+                | Operation::Persist { .. }
+                | Operation::GetAndExpire { .. }
+                | Operation::GetAndDelete { .. }
+                | Operation::PutUntil { .. }
         )
     }
 
     /// What its result, and the choice of its effect, reveal at most.
     pub fn observation(&self) -> Observation<'a> {
         let aspect = match self {
-            Operation::Put { reply: PutReply::Status, .. } => return Observation::only_kind(Kind::Dict),
-            Operation::Put { pairs, reply: PutReply::Added } => Aspect::Elements(pairs.keys_of_pairs()),
-            Operation::GetMany { fields } | Operation::Delete { fields } => Aspect::Elements(fields.clone()),
+            Operation::Put { reply: PutReply::Status, .. }
+            | Operation::PutUntil {
+                condition: PutCondition::Always,
+                deadline: register::Deadline::Clear,
+                ..
+            } => return Observation::only_kind(Kind::Dict),
+            Operation::Put { pairs, reply: PutReply::Added } | Operation::PutUntil { pairs, .. } => {
+                Aspect::Elements(pairs.keys_of_pairs())
+            }
+            Operation::GetMany { fields }
+            | Operation::Delete { fields }
+            | Operation::ExpireAt { fields, .. }
+            | Operation::Deadlines { fields, .. }
+            | Operation::Persist { fields }
+            | Operation::GetAndExpire { fields, .. }
+            | Operation::GetAndDelete { fields } => Aspect::Elements(fields.clone()),
             Operation::PutIfAbsent { field, .. }
             | Operation::Get { field }
             | Operation::Contains { field }
@@ -199,8 +366,15 @@ impl<'a> Operation<'a> {
     /// See [`crate::Operation::blind_effect`].
     pub fn blind_effect(&self) -> Option<Effect<'a>> {
         match self {
-            Operation::Put { pairs, .. } => Some(Effect::Put { pairs: pairs.clone() }),
-            Operation::Delete { fields } => Some(Effect::Remove { fields: fields.clone() }),
+            Operation::Put { pairs, .. }
+            | Operation::PutUntil {
+                pairs,
+                condition: PutCondition::Always,
+                deadline: register::Deadline::Clear,
+            } => Some(Effect::put(pairs.clone())),
+            Operation::Delete { fields } | Operation::GetAndDelete { fields } => {
+                Some(Effect::Remove { fields: fields.clone() })
+            }
             Operation::Increment { field, by } => Some(Effect::Add { field, by: *by }),
             _ => None,
         }
@@ -211,37 +385,85 @@ impl Effect<'_> {
     /// Which aspects it may change.
     pub fn footprint(&self) -> Footprint<'_> {
         Footprint::elements(match self {
-            Effect::Put { pairs } => pairs.keys_of_pairs(),
-            Effect::Remove { fields } => fields.clone(),
+            Effect::Put { pairs, .. } => pairs.keys_of_pairs(),
+            // Once a deadline has passed the field is gone: who commits later must have known of it (Corrections 69).
+            Effect::Remove { fields } | Effect::SetDeadline { fields, .. } => fields.clone(),
             Effect::Add { field, .. } => Items::one(field),
         })
+    }
+
+    /// The fields that it gives values, with their values and deadlines (0 for none); of several that are the same the last
+    /// one counts.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
+        let put = match self {
+            Effect::Put { pairs, until } => Some((pairs, until)),
+            _ => None,
+        };
+        put.into_iter().flat_map(|(pairs, until)| {
+            pairs.pairs().enumerate().map(|(place, (field, value))| (field, value, until.of(place)))
+        })
+    }
+
+    fn writes_one(&self) -> bool {
+        matches!(self, Effect::Put { pairs, .. } if pairs.len() == 2)
+    }
+
+    /// The value that it gives a field, and the deadline (0 for none).
+    pub(crate) fn value_of(&self, field: &[u8]) -> Option<(&[u8], u64)> {
+        let found = self.written().filter(|(other, ..)| *other == field).last();
+        found.map(|(_, value, at)| (value, at))
+    }
+
+    /// What it says of the deadline of a field: 0 for none.
+    pub(crate) fn deadline_of(&self, field: &[u8]) -> Option<u64> {
+        match self {
+            Effect::SetDeadline { fields, at_millis } => {
+                fields.iter().any(|other| other == field).then_some(*at_millis)
+            }
+            put => put.value_of(field).map(|(_, at)| at),
+        }
     }
 }
 
 /// Writes commute when the fields differ or the values are the same; removals commute; additions commute with
 /// each other and with writes of other fields. Adding beside removing does not: whoever empties the dict drops
-/// its deadline.
+/// its deadline. Deadlines of fields commute when they are the same, with whatever is done to other fields, and with
+/// removals, which leave none.
 pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
     match (a, b) {
         (Effect::Remove { .. }, Effect::Remove { .. }) | (Effect::Add { .. }, Effect::Add { .. }) => true,
-        (Effect::Put { pairs: a }, Effect::Put { pairs: b }) => a == b || agree(a, b),
-        (Effect::Put { pairs }, Effect::Add { field, .. })
-        | (Effect::Add { field, .. }, Effect::Put { pairs }) => {
+        (Effect::Put { .. }, Effect::Put { .. }) => a == b || agree(a, b),
+        (Effect::Put { pairs, .. }, Effect::Add { field, .. })
+        | (Effect::Add { field, .. }, Effect::Put { pairs, .. }) => {
             pairs.pairs().all(|(other, _)| other != *field)
+        }
+        (
+            Effect::SetDeadline { fields: a, at_millis: x },
+            Effect::SetDeadline { fields: b, at_millis: y },
+        ) => x == y || !a.intersects(b),
+        (Effect::SetDeadline { .. }, Effect::Remove { .. })
+        | (Effect::Remove { .. }, Effect::SetDeadline { .. }) => true,
+        (Effect::SetDeadline { fields, .. }, other) | (other, Effect::SetDeadline { fields, .. }) => {
+            let is_other = |aspect: &Aspect<'_>| match aspect {
+                Aspect::Elements(elements) => !elements.intersects(fields),
+                _ => true,
+            };
+            other.footprint().aspects.iter().all(is_other)
         }
         (Effect::Remove { .. }, _) | (_, Effect::Remove { .. }) => false,
     }
 }
 
-/// True when no field has different values in the two.
-fn agree(a: &Items<'_>, b: &Items<'_>) -> bool {
-    if a.len() == 2 && b.len() == 2 {
-        return a
-            .pairs()
-            .all(|(field, value)| b.pairs().all(|(other, theirs)| field != other || value == theirs));
+/// True when no field has different values or deadlines in the two.
+fn agree(a: &Effect<'_>, b: &Effect<'_>) -> bool {
+    if a.writes_one() && b.writes_one() {
+        return a.written().all(|(field, value, at)| {
+            b.written().all(|(other, theirs, until)| field != other || (value, at) == (theirs, until))
+        });
     }
     let mut values = BTreeMap::new();
-    a.pairs().chain(b.pairs()).all(|(field, value)| *values.entry(field).or_insert(value) == value)
+    let mut written = a.written().chain(b.written());
+    written.all(|(field, value, at)| *values.entry(field).or_insert((value, at)) == (value, at))
 }
 
 /// Fields as they were.
@@ -264,11 +486,17 @@ impl Patch {
 struct Entry {
     field: Box<[u8]>,
     value: Option<Box<[u8]>>,
+    /// Milliseconds since 1970; 0 for none.
+    deadline: u64,
 }
 
 impl Entry {
     fn of(state: &PackedMap, field: &[u8]) -> Entry {
-        Entry { field: field.into(), value: state.get(field).map(Into::into) }
+        Entry {
+            field: field.into(),
+            value: state.get(field).map(Into::into),
+            deadline: state.deadline(field),
+        }
     }
 }
 
@@ -277,12 +505,13 @@ impl Entry {
 pub fn apply<const UNDO: bool>(state: &mut PackedMap, effect: &Effect<'_>) -> Option<Patch> {
     let mut entries = SmallVec::new();
     match effect {
-        Effect::Put { pairs } => {
-            for (field, value) in pairs.pairs() {
+        Effect::Put { pairs, until } => {
+            for (place, (field, value)) in pairs.pairs().enumerate() {
                 if UNDO {
                     entries.push(Entry::of(state, field));
                 }
                 state.insert(field, value);
+                state.set_deadline(field, until.of(place));
             }
         }
         Effect::Remove { fields } => {
@@ -298,7 +527,15 @@ pub fn apply<const UNDO: bool>(state: &mut PackedMap, effect: &Effect<'_>) -> Op
             if UNDO {
                 entries.push(Entry::of(state, field));
             }
-            state.insert(field, itoa::Buffer::new().format(current.wrapping_add(*by)).as_bytes());
+            state.replace(field, itoa::Buffer::new().format(current.wrapping_add(*by)).as_bytes());
+        }
+        Effect::SetDeadline { fields, at_millis } => {
+            for field in fields.iter().filter(|field| state.contains(field)).collect::<Vec<_>>() {
+                if UNDO {
+                    entries.push(Entry::of(state, field));
+                }
+                state.set_deadline(field, *at_millis);
+            }
         }
     }
     (!entries.is_empty()).then_some(Patch { entries })
@@ -307,29 +544,49 @@ pub fn apply<const UNDO: bool>(state: &mut PackedMap, effect: &Effect<'_>) -> Op
 /// Swaps a patch with the state; see [`crate::exchange`].
 pub fn exchange(state: &mut PackedMap, patch: &mut Patch) {
     for entry in patch.entries.iter_mut().rev() {
-        let before = Entry::of(state, &entry.field).value;
-        match std::mem::replace(&mut entry.value, before) {
-            Some(value) => drop(state.insert(&entry.field, &value)),
+        let before = Entry::of(state, &entry.field);
+        match &entry.value {
+            Some(value) => {
+                state.insert(&entry.field, value);
+                state.set_deadline(&entry.field, entry.deadline);
+            }
             None => drop(state.remove(&entry.field)),
         }
+        *entry = before;
     }
     patch.entries.reverse();
 }
 
-/// Appends a state's binary form.
+/// Appends a state's binary form: how many fields there are, and each with its value. Where fields have deadlines, that
+/// stands behind a zero, and each value has the deadline behind it, or zero.
 pub fn encode_state(state: &PackedMap, out: &mut Vec<u8>) {
+    let dated = state.deadlines().is_some();
+    if dated {
+        put_varint(out, 0);
+    }
     put_varint(out, state.len() as u64);
     for (field, value) in state.iter() {
         put_bytes(out, field);
         put_bytes(out, value);
+        if dated {
+            put_varint(out, state.deadline(field));
+        }
     }
 }
 
 /// Reads a state's binary form.
 pub fn decode_state(input: &mut Reader<'_>) -> Result<PackedMap, Malformed> {
     let mut state = PackedMap::default();
-    for _ in 0..input.count()? {
-        state.insert(input.bytes()?, input.bytes()?);
+    let (count, dated) = match input.count()? {
+        0 => (input.count()?, true),
+        count => (count, false),
+    };
+    for _ in 0..count {
+        let field = input.bytes()?;
+        state.insert(field, input.bytes()?);
+        if dated {
+            state.set_deadline(field, input.varint()?);
+        }
     }
     Ok(state)
 }

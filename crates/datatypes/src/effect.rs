@@ -76,7 +76,7 @@ impl<'a> Effect<'a> {
                 false
             }
             Effect::Register(register::Effect::Delete) => false,
-            Effect::Dict(dict::Effect::Remove { .. })
+            Effect::Dict(dict::Effect::Remove { .. } | dict::Effect::SetDeadline { .. })
             | Effect::Set(set::Effect::Remove { .. })
             | Effect::ScoredSet(scored_set::Effect::Remove { .. }) => false,
             Effect::List(effect) => {

@@ -23,6 +23,17 @@ pub struct ExpireCondition {
 }
 types::wire_struct!(ExpireCondition { if_none, if_some, if_later, if_earlier });
 
+impl ExpireCondition {
+    /// True if it holds where the deadline is `present`, 0 for none, and shall be another one; both in milliseconds since
+    /// 1970.
+    pub(crate) fn allows(self, present: u64, at_millis: u64) -> bool {
+        !((self.if_none && present != 0)
+            || (self.if_some && present == 0)
+            || (self.if_later && (present == 0 || at_millis <= present))
+            || (self.if_earlier && present != 0 && at_millis >= present))
+    }
+}
+
 /// How a deadline is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeFormat {
@@ -365,13 +376,7 @@ fn expire(
     condition: ExpireCondition,
     now_millis: u64,
 ) -> Option<Effect<'static>> {
-    let present = cell.expires_at;
-    let refused = cell.value.is_none()
-        || (condition.if_none && present != 0)
-        || (condition.if_some && present == 0)
-        || (condition.if_later && (present == 0 || at_millis <= present))
-        || (condition.if_earlier && present != 0 && at_millis >= present);
-    if refused {
+    if cell.value.is_none() || !condition.allows(cell.expires_at, at_millis) {
         None
     } else if at_millis <= now_millis {
         Some(Effect::Delete)

@@ -201,6 +201,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "bitmap", title: "Bits", commands: commands::bits::COMMANDS },
     Family { group: "hyperloglog", title: "HyperLogLogs", commands: commands::hyperloglog::COMMANDS },
     Family { group: "hash", title: "Hashes", commands: commands::hashes::COMMANDS },
+    Family { group: "hash", title: "Fields that expire", commands: commands::field_expiry::COMMANDS },
     Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
     Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },
     Family { group: "sorted-set", title: "Sorted sets", commands: commands::scored_sets::COMMANDS },

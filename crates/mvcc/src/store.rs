@@ -106,7 +106,7 @@ impl Counted {
     #[inline]
     fn of(cell: &Cell) -> Counted {
         let memory = cell.value.as_ref().map_or(0, Value::memory);
-        Counted { memory, deadline: cell.expires_at, absent: cell.value.is_none() }
+        Counted { memory, deadline: cell.next_deadline(0), absent: cell.value.is_none() }
     }
 }
 
@@ -353,9 +353,7 @@ impl<S: Stamp> Store<S> {
             self.watermark = self.watermark.max(stamp);
             return;
         }
-        if cell.expires_at != 0 {
-            self.move_deadline(key, 0, cell.expires_at);
-        }
+        self.move_deadline(key, 0, cell.next_deadline(0));
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
         self.table.insert_absent(hash, Box::new(record));
@@ -365,9 +363,7 @@ impl<S: Stamp> Store<S> {
         if let Some(record) = self.table.remove(hash, key) {
             self.memory -= record.memory();
             self.watermark = self.watermark.max(record.stamp);
-            if record.cell.expires_at != 0 {
-                self.move_deadline(key, record.cell.expires_at, 0);
-            }
+            self.move_deadline(key, record.cell.next_deadline(0), 0);
         }
     }
 
@@ -381,6 +377,9 @@ impl<S: Stamp> Store<S> {
     }
 
     fn move_deadline(&mut self, key: &[u8], from: u64, to: u64) {
+        if from == to {
+            return;
+        }
         let key = CompactKey::new(key);
         let heap_bytes = key.heap_bytes();
         if from != 0 && to != 0 {
@@ -395,7 +394,8 @@ impl<S: Stamp> Store<S> {
         }
     }
 
-    /// Up to `limit` keys whose deadline has passed, earliest first. Whoever owns the store commits their deletion.
+    /// Up to `limit` keys of which a deadline has passed, their own or that of a field, earliest first. Whoever owns the
+    /// store commits the deletion ([`Cell::expiry`]).
     pub fn expired(&self, now_millis: u64, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .range(..(now_millis.saturating_add(1), CompactKey::new(b"")))
@@ -403,8 +403,8 @@ impl<S: Stamp> Store<S> {
             .map(|(_, key)| &**key)
     }
 
-    /// The keys whose deadline, in milliseconds since 1970, has passed at `now_millis`, with it; in this order those behind
-    /// `after`, if that is given.
+    /// The keys whose first deadline, in milliseconds since 1970, has passed at `now_millis`, with it; in this order those
+    /// behind `after`, if that is given.
     pub fn overdue(
         &self,
         after: Option<&(u64, CompactKey)>,
@@ -417,12 +417,12 @@ impl<S: Stamp> Store<S> {
         range.take_while(move |(at, _)| *at <= now_millis).cloned()
     }
 
-    /// The earliest deadline of a key, in milliseconds since 1970.
+    /// The earliest deadline of a key or of a field, in milliseconds since 1970.
     pub fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// How many keys have a deadline.
+    /// How many keys have a deadline, or fields with deadlines.
     pub fn deadlines(&self) -> usize {
         self.deadlines.len()
     }

@@ -136,7 +136,7 @@ fn every_type_comes_back_as_it_went() {
         Cell::ABSENT,
         text("x"),
         text("12"),
-        made(&[Effect::Dict(dict::Effect::Put { pairs })]),
+        made(&[Effect::Dict(dict::Effect::put(pairs))]),
         made(&[Effect::Set(set::Effect::Add { members: members.clone() })]),
         made(&[Effect::ScoredSet(scored_set::Effect::Put { items: ScoredItems::one(1.5, b"m") })]),
         made(&[Effect::List(list::Effect::Push { end: list::End::Back, values: members })]),

@@ -128,6 +128,8 @@ features! {
     BlackOuts = 0.05;
     /// One wall clock at a time leaps by hours and is set right again.
     OneClockLeaps = 0.05;
+    /// Dicts whose fields have deadlines.
+    FieldExpiry = 0.1;
     /// Values of a user-defined type.
     UserTypes = 0.2;
     /// Scripts in Lua, whose later commands depend on what earlier ones read.

@@ -29,6 +29,8 @@ enum Kind {
     List,
     /// Registers with deadlines.
     Fleeting,
+    /// Dicts whose fields have deadlines.
+    Fields,
     /// A counter: additions, bounded subtractions, reads of the sum and of bounds.
     Tally,
     Summary,
@@ -40,10 +42,18 @@ enum Kind {
     Gauge,
 }
 
+impl Kind {
+    /// True if keys of it, or what they hold, may be gone without anybody having removed them.
+    fn vanishes(self) -> bool {
+        matches!(self, Kind::Fleeting | Kind::Fields)
+    }
+}
+
 /// How many kinds are there whatever the features.
 const PLAIN_KINDS: usize = 7;
 const REGISTERS: (Kind, &str) = (Kind::Register, "register");
 const GAUGES: (Kind, &str) = (Kind::Gauge, "gauge");
+const FIELDS: (Kind, &str) = (Kind::Fields, "fields");
 const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
@@ -168,6 +178,9 @@ impl Workload {
         if swarm.has(Feature::Expiry) && !swarm.has(Feature::Registers) {
             kinds.push(KINDS[PLAIN_KINDS]);
         }
+        if swarm.has(Feature::FieldExpiry) && !swarm.has(Feature::Registers) {
+            kinds.push(FIELDS);
+        }
         let keys_per_kind = match swarm.has(Feature::Registers) {
             // There is only one kind.
             true if !few => 2 * swarm.keys_per_kind,
@@ -224,7 +237,7 @@ impl Workload {
 
     /// Every key, and whether it is there until somebody deletes it.
     pub fn known_keys(&self) -> Vec<(Vec<u8>, bool)> {
-        self.keys.iter().map(|(kind, key)| (key.clone(), *kind != Kind::Fleeting)).collect()
+        self.keys.iter().map(|(kind, key)| (key.clone(), !kind.vanishes())).collect()
     }
 
     /// Watches a key and looks at it; then looks again and writes, if nothing happened to it.
@@ -239,7 +252,7 @@ impl Workload {
 
     /// A transaction that reads everything but what vanishes by itself.
     pub fn read_all(&self) -> Plan {
-        let lasting = self.keys.iter().filter(|(kind, _)| *kind != Kind::Fleeting);
+        let lasting = self.keys.iter().filter(|(kind, _)| !kind.vanishes());
         let steps = lasting.map(|(kind, key)| step(key, encode(&whole(*kind)), false)).collect();
         Plan::new(Shape::Many, steps)
     }
@@ -257,7 +270,7 @@ impl Workload {
             Kind::Counter => Operation::Register(register::Operation::Increment { by: 1 }),
             Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Append { value }),
             Kind::Growing | Kind::Set => Operation::Set(set::Operation::Add { members: Items::one(value) }),
-            Kind::Dict => Operation::Dict(dict::Operation::Increment { field: b"n", by: 1 }),
+            Kind::Dict | Kind::Fields => Operation::Dict(dict::Operation::Increment { field: b"n", by: 1 }),
             Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Add {
                 flags: scored_set::AddFlags::default(),
                 items: scored_set::ScoredItems::one(1.0, value),
@@ -301,12 +314,13 @@ impl Workload {
                 encode(&Operation::Key(key::Operation::Resolve { losses: Items::NONE }))
             }
             Kind::Fleeting => fleeting_write(value.as_bytes(), wall / 1_000, random),
+            Kind::Fields => fields_write(value.as_bytes(), wall / 1_000, random),
             Kind::Register | Kind::Dict | Kind::List if swarm.has(Feature::Encounters) && random.bool() => {
                 encounter(kind, value.as_bytes(), random)
             }
             _ => write_of(kind, value.as_bytes(), random),
         };
-        let may_be_blind = !read && (kind != Kind::Fleeting || swarm.has(Feature::BlindExpiry));
+        let may_be_blind = !read && (!kind.vanishes() || swarm.has(Feature::BlindExpiry));
         step(&key, operation, random.f64() < swarm.blind && may_be_blind)
     }
 }
@@ -349,7 +363,7 @@ fn whole(kind: Kind) -> Operation<'static> {
     match kind {
         Kind::Counter | Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Get),
         Kind::Growing | Kind::Set => Operation::Set(set::Operation::Members),
-        Kind::Dict => Operation::Dict(dict::Operation::GetAll),
+        Kind::Dict | Kind::Fields => Operation::Dict(dict::Operation::GetAll),
         Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Range {
             by: scored_set::RangeBy::Index { start: 0, stop: -1 },
             reverse: false,
@@ -387,8 +401,12 @@ fn read_of(kind: Kind, random: &mut Rng) -> Vec<u8> {
         Kind::Counter | Kind::Register | Kind::Fleeting => Operation::Register(register::Operation::Length),
         Kind::Growing | Kind::Set if random.bool() => Operation::Set(set::Operation::Length),
         Kind::Growing | Kind::Set => Operation::Set(set::Operation::Contains { member }),
-        Kind::Dict if random.bool() => Operation::Dict(dict::Operation::Length),
-        Kind::Dict => Operation::Dict(dict::Operation::Get { field: member }),
+        Kind::Fields if random.bool() => Operation::Dict(dict::Operation::Deadlines {
+            fields: Items::one(member),
+            format: key::TimeFormat::MillisAt,
+        }),
+        Kind::Dict | Kind::Fields if random.bool() => Operation::Dict(dict::Operation::Length),
+        Kind::Dict | Kind::Fields => Operation::Dict(dict::Operation::Get { field: member }),
         Kind::ScoredSet if random.bool() => Operation::ScoredSet(scored_set::Operation::Length),
         Kind::ScoredSet => Operation::ScoredSet(scored_set::Operation::Score { member }),
         Kind::List if random.bool() => Operation::List(list::Operation::Length),
@@ -423,7 +441,7 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
             Operation::Set(set::Operation::Remove { members: Items::one(member) })
         }
         Kind::Set => Operation::Set(set::Operation::Add { members: Items::two(member, element(random)) }),
-        Kind::Dict => Operation::Dict(dict_write(member, value, random)),
+        Kind::Dict | Kind::Fields => Operation::Dict(dict_write(member, value, random)),
         Kind::ScoredSet => Operation::ScoredSet(scored_write(member, random)),
         Kind::List => Operation::List(list_write(value, random)),
         Kind::Summary => Operation::SummaryBag(summary::Operation::Add {
@@ -529,6 +547,28 @@ fn fleeting_write(value: &[u8], now_millis: u64, random: &mut Rng) -> Vec<u8> {
         5 => Operation::Key(key::Operation::ExpireAt { at_millis, condition: Default::default() }),
         _ => set(at, Condition::Always),
     })
+}
+
+/// Writes of dicts whose fields have deadlines, up to three seconds ahead of one of the clocks, or just past.
+fn fields_write(value: &[u8], now_millis: u64, random: &mut Rng) -> Vec<u8> {
+    use dict::{Operation as O, PutCondition};
+    let field = element(random);
+    let at_millis = now_millis + random.u64(..3_000) - 200;
+    let fields = Items::two(field, b"d");
+    let put = |condition, deadline| O::PutUntil { pairs: Items::two(field, value), condition, deadline };
+    let at = Deadline::At { millis: at_millis };
+    encode(&Operation::Dict(match random.u32(..12) {
+        0 => O::Put { pairs: Items::two(field, value), reply: dict::PutReply::Added },
+        1 => put(PutCondition::Always, Deadline::Keep),
+        2 => put(PutCondition::IfAbsent, at),
+        3 => O::Persist { fields },
+        4 => O::Increment { field: b"n", by: random.i64(-3..10) },
+        5 => O::ExpireAt { fields: Items::two(field, b"n"), at_millis, condition: Default::default() },
+        6 => O::GetAndExpire { fields, at_millis },
+        7 => O::GetAndDelete { fields },
+        8 => O::Delete { fields },
+        _ => put(PutCondition::Always, at),
+    }))
 }
 
 fn dict_write<'a>(field: &'a [u8], value: &'a [u8], random: &mut Rng) -> dict::Operation<'a> {

@@ -77,10 +77,9 @@ impl Replica {
         let mut result = ReplyBuf::new();
         let mut context = Context { now_millis, random };
         let read = |cell: &Cell| {
-            let expired = cell.is_expired(now_millis);
-            let cell = if expired { &Cell::ABSENT } else { cell };
-            let effect = prepare(cell, &operation, &mut context, &mut result);
-            let deletion = (expired && effect.is_some()).then_some(Effect::DELETE);
+            let (expiry, cell) = (cell.expiry(now_millis), cell.living(now_millis));
+            let effect = prepare(&cell, &operation, &mut context, &mut result);
+            let deletion = expiry.filter(|_| effect.is_some());
             deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
         };
         let hash = self.store.hash(key);

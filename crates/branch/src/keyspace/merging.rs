@@ -6,9 +6,10 @@ use crate::constraint::{Begin, End, Intact};
 use crate::dag::Node;
 use crate::merge::{Clash, Plan, Policy, conflicting_keys};
 use crate::{Commit, Mutant, Refusal, StateId, Transaction};
+use datatypes::{Effect, apply};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
-use types::SessionId;
+use types::{Reader, SessionId};
 
 impl Keyspace {
     /// Opens a merge of all heads that the constraint admits.
@@ -100,6 +101,41 @@ impl Keyspace {
             }
         }
         outcome
+    }
+
+    /// Resolves the conflicting keys that have the same value in all read states, where the type's own rule leaves that as it is:
+    /// there is nothing to decide. Keys of records that are not here stay.
+    pub fn resolve_agreed(&mut self, transaction: &mut Transaction) {
+        let (mut agreed, from) = (Vec::new(), transaction.from.clone());
+        for key in transaction.unresolved() {
+            if !self.records.is_here(key) {
+                continue;
+            }
+            let mut cells = from.iter().map(|node| self.records.cell(key, &self.dag.view(&[*node])));
+            let Some(first) = cells.next() else { continue };
+            if cells.all(|cell| cell == first) {
+                agreed.push((key.clone(), first));
+            }
+        }
+        if agreed.is_empty() {
+            return;
+        }
+        let keys: Vec<CompactKey> = agreed.iter().map(|(key, _)| key.clone()).collect();
+        let plan = self.plan(transaction);
+        // A clash leaves the key unresolved.
+        let _ = self.resolve_each(transaction, &plan, &keys, Policy::Refuse);
+        let view = self.dag.view(&transaction.from);
+        for (key, value) in agreed {
+            let Some((effects, _)) = transaction.writes.get(&key) else { continue };
+            let mut merged = self.records.cell(&key, &view);
+            for effect in effects.iter().filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok()) {
+                apply::<false>(&mut merged, &effect);
+            }
+            // Sums: what both sides added counts twice.
+            if merged != value {
+                transaction.writes.remove(&key);
+            }
+        }
     }
 
     /// Resolves every conflicting key that the merge has not written, by the types' own rules; those that clash stay.

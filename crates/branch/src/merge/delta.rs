@@ -11,6 +11,7 @@ use datatypes::{
     Cell, Effect, Items, Mode, Value, apply, counter, dict, key, list, register, scored_set, set,
 };
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
 /// Effects in their binary form that make `to` of `from`: the few elements that differ, where the type allows it. With
@@ -143,7 +144,8 @@ fn dicts(
         }
     }
     if !pairs.is_empty() {
-        effects.push(&Effect::Dict(dict::Effect::Put { pairs: Items::Slices(&pairs) }));
+        let until = dict::Until::each(pairs.chunks(2).map(|pair| to.deadline(pair[0])));
+        effects.push(&Effect::Dict(dict::Effect::Put { pairs: Items::Slices(&pairs), until }));
     }
     let integers = to.iter().filter(|(_, value)| parse_integer(value).is_some());
     if change == Change::Additive(Mode::IncrementFields)
@@ -159,6 +161,30 @@ fn dicts(
     let fields = Items::collect(gone.into_iter());
     if !fields.is_empty() {
         effects.push(&Effect::Dict(dict::Effect::Remove { fields }));
+    }
+    deadlines(from, to, effects);
+}
+
+/// Deadlines of fields that have the same values, or got them by additions.
+fn deadlines(
+    from: &datatypes::collections::PackedMap,
+    to: &datatypes::collections::PackedMap,
+    effects: &mut Effects,
+) {
+    if from.deadlines().is_none() && to.deadlines().is_none() {
+        return;
+    }
+    let mut changed: BTreeMap<u64, BTreeSet<&[u8]>> = BTreeMap::new();
+    for (field, value) in to.iter() {
+        let (before, at) = (from.deadline(field), to.deadline(field));
+        let is_same = from.get(field) == Some(value);
+        if before != at && (is_same || parse_integer(value).is_some()) {
+            changed.entry(at).or_default().insert(field);
+        }
+    }
+    for (at_millis, fields) in changed {
+        let fields = Items::collect(fields.into_iter());
+        effects.push(&Effect::Dict(dict::Effect::SetDeadline { fields, at_millis }));
     }
 }
 

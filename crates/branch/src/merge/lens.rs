@@ -48,7 +48,7 @@ impl<'c> Lens<'c> {
             elements.binary_search(element).is_err()
                 && beside.is_none_or(|beside| part_of(beside, element).is_some())
         };
-        let (len, witness) = match cell.value.as_ref()? {
+        let (len, witness) = match cell.value.as_ref().filter(|_| is_collection(cell))? {
             Value::Set(set) => {
                 let other = set.iter().find(|member| is_other(&&**member)).map(|member| Box::from(&*member));
                 (set.len(), other)
@@ -87,7 +87,7 @@ impl<'c> Lens<'c> {
     /// What a value has of the elements at these places; nothing, if it differs in more.
     pub fn parts(&self, cell: &Cell, places: impl ExactSizeIterator<Item = usize>) -> Option<Parts> {
         let is_alike = cell.kind() == Some(self.kind) && cell.expires_at == self.expires_at;
-        part_of(cell, &self.witness).filter(|_| is_alike)?;
+        part_of(cell, &self.witness).filter(|_| is_alike && is_collection(cell))?;
         if places.len() < MANY || size(cell) / 4 > places.len() {
             return Some(places.map(|place| part_of(cell, self.elements[place])).collect());
         }
@@ -146,9 +146,12 @@ impl<'c> Lens<'c> {
     }
 }
 
-/// True of what may be looked at by its elements.
+/// True of what may be looked at by its elements. What has fields with deadlines is merged as a whole.
 pub(super) fn is_collection(cell: &Cell) -> bool {
-    matches!(cell.value, Some(Value::Set(_) | Value::Dict(_) | Value::ScoredSet(_)))
+    match &cell.value {
+        Some(Value::Dict(dict)) => dict.deadlines().is_none(),
+        value => matches!(value, Some(Value::Set(_) | Value::ScoredSet(_))),
+    }
 }
 
 /// What a collection has of an element, where it is.
@@ -205,7 +208,8 @@ fn size(cell: &Cell) -> usize {
 
 /// The elements that two collections do not have alike; nothing, if they differ in more.
 pub(super) fn differing(from: &Cell, to: &Cell) -> Option<Vec<Box<[u8]>>> {
-    if from.expires_at != to.expires_at || from.kind() != to.kind() {
+    let are_alike = from.expires_at == to.expires_at && from.kind() == to.kind();
+    if !are_alike || !is_collection(from) || !is_collection(to) {
         return None;
     }
     if let (Some(Value::ScoredSet(from)), Some(Value::ScoredSet(to))) = (&from.value, &to.value) {

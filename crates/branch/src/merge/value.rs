@@ -9,7 +9,7 @@
 //! | list | what one side removed goes, what one side inserted stays, the older side's first |
 //! | counter, summary | the sum of what both sides added |
 //! | top | of every member the greater score; of two reservations the larger |
-//! | deadline | one side's change; else the later one |
+//! | deadline, of a key or of a field | one side's change; else the later one |
 //!
 //! Values of different types conflict. Where a policy decides a conflict, it decides for the smallest part that
 //! conflicts: a field, a member, a register.
@@ -228,17 +228,31 @@ fn dicts(
     let mut merged = left.clone();
     let gone = base.iter().filter(|(field, _)| !right.contains(field));
     for (field, _) in right.iter().chain(gone) {
-        let values = [base.get(field), left.get(field), right.get(field)];
+        let sides = [base, left, right];
+        let values = sides.map(|dict| dict.get(field));
+        let [base_until, left_until, right_until] = sides.map(|dict| dict.deadline(field));
+        let until = match values {
+            [_, Some(_), Some(_)] => deadline(base_until, left_until, right_until),
+            // What was changed beside a removal stays, and a deadline is a change.
+            _ => left_until.max(right_until),
+        };
+        let is_kept = matches!(values, [Some(_), Some(_), None]) && left_until != base_until
+            || matches!(values, [Some(_), None, Some(_)]) && right_until != base_until;
         let integers = values.map(|value| value.map_or(Some(0), parse_integer));
         if let ([Some(base), Some(left), Some(right)], true) = (integers, additive) {
             let sum = left.wrapping_add(right).wrapping_sub(base);
             merged.insert(field, sum.to_string().as_bytes());
+            merged.set_deadline(field, until);
             continue;
         }
-        match part(values[0], values[1], values[2], judge)? {
-            Some(value) => merged.insert(field, value),
-            None => merged.remove(field),
-        };
+        let kept = values[1].or(values[2]).filter(|_| is_kept);
+        match kept.map_or_else(|| part(values[0], values[1], values[2], judge), |kept| Ok(Some(kept)))? {
+            Some(value) => {
+                merged.insert(field, value);
+                merged.set_deadline(field, until);
+            }
+            None => drop(merged.remove(field)),
+        }
     }
     Ok(merged)
 }

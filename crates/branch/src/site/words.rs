@@ -301,7 +301,7 @@ impl Site {
         reply: &mut ReplyBuf,
     ) -> Result<(), Error> {
         self.own_thread(session);
-        let transaction = if words.is_empty() || words.take("ANY") {
+        let mut transaction = if words.is_empty() || words.take("ANY") {
             words.end()?;
             self.keyspace.begin_merge(session, &Begin::Any)?
         } else {
@@ -311,6 +311,7 @@ impl Site {
             }
             self.keyspace.begin_merge_of(session, &states)?
         };
+        self.keyspace.resolve_agreed(&mut transaction);
         put_ids(&self.keyspace.read_states(&transaction), reply);
         self.open(session, transaction, (crate::End::Any, false, false), now.instant);
         Ok(())
@@ -370,7 +371,8 @@ impl Site {
         let (key, state) = (CompactKey::new(words.word()?), words.state()?);
         words.end()?;
         let cell = self.keyspace.value_at(state, &key)?;
-        match cell.value.as_ref().filter(|_| !cell.is_expired(now.wall.as_millis())) {
+        let cell = cell.living(now.wall.as_millis());
+        match &cell.value {
             None => reply.null(),
             Some(value) => whole(value, &cell, now, reply),
         }

@@ -39,7 +39,7 @@ fn merged(
 }
 
 fn put(field: &'static str, value: &'static str) -> Effect<'static> {
-    Effect::Dict(dict::Effect::Put { pairs: Items::two(field.as_bytes(), value.as_bytes()) })
+    Effect::Dict(dict::Effect::put(Items::two(field.as_bytes(), value.as_bytes())))
 }
 
 fn unput(field: &'static str) -> Effect<'static> {
@@ -310,6 +310,95 @@ fn a_merge_that_leaves_a_conflicting_key_is_refused() {
     world.commit(transaction, &End::Any).unwrap();
     let found = world.difference(&["k", "l"].map(key));
     assert!(found.is_some_and(|found| found.contains("two newest versions")));
+}
+
+/// What both sides made the same is no conflict; what both added is, since it counts twice.
+#[test]
+fn equal_values_are_no_conflicts() {
+    let mut world = World::new(Mutants::default());
+    let field = encoded(&put("f", "1"));
+    let base = world.state(1, &[StateId::ROOT], &[("h", encoded(&put("g", "0"))), ("n", add(1))]);
+    let same = [("h", field), ("k", set("1")), ("n", add(2))];
+    world.state(2, &[base], &[&same[..], &[("l", set("1"))]].concat());
+    world.state(3, &[base], &[&same[..], &[("l", set("2"))]].concat());
+    let mut transaction = world.keyspace.begin_merge(SESSION, &Begin::Any).unwrap();
+    assert_eq!(transaction.unresolved().count(), 4);
+    world.keyspace.resolve_agreed(&mut transaction);
+    assert_eq!(transaction.unresolved().cloned().collect::<Vec<_>>(), [key("l"), key("n")]);
+    world.keyspace.resolve_all(&mut transaction, Policy::Newest);
+    let made = world.commit(transaction, &End::Any).unwrap().unwrap();
+    assert_eq!((world.text(made, "k"), world.text(made, "n")), ("1".into(), "5".into()));
+}
+
+/// Deadlines of fields merge as those of keys do; a deadline is a change that stays beside a removal.
+#[test]
+fn deadlines_of_fields_merge_field_by_field() {
+    let until = |field: &'static str, at_millis| {
+        Effect::Dict(dict::Effect::SetDeadline { fields: Items::one(field.as_bytes()), at_millis })
+    };
+    let deadlines = |cell: &Cell| match &cell.value {
+        Some(datatypes::Value::Dict(dict)) => {
+            let mut told: Vec<(String, u64)> = dict
+                .iter()
+                .map(|(field, _)| (String::from_utf8_lossy(field).into_owned(), dict.deadline(field)))
+                .collect();
+            told.sort();
+            told
+        }
+        _ => Vec::new(),
+    };
+    let base = [put("f", "1"), put("g", "1"), put("h", "1"), until("h", 50)];
+    let merged = |left: &[Effect<'_>], right: &[Effect<'_>]| {
+        deadlines(&merged(&base, left, right, Policy::Refuse).unwrap())
+    };
+    let of = |f, g, h| vec![("f".to_owned(), f), ("g".to_owned(), g), ("h".to_owned(), h)];
+    assert_eq!(merged(&[until("f", 70)], &[until("g", 80)]), of(70, 80, 50));
+    assert_eq!(merged(&[until("f", 70)], &[until("f", 80)]), of(80, 0, 50));
+    assert_eq!(merged(&[until("h", 0)], &[until("h", 80)]), of(0, 0, 0));
+    assert_eq!(merged(&[until("f", 70)], &[put("f", "2")]), of(70, 0, 50));
+    assert_eq!(merged(&[until("f", 70)], &[unput("f")]), of(70, 0, 50));
+    assert_eq!(merged(&[until("f", 70)], &[unput("h")]), of(70, 0, 0)[..2]);
+}
+
+/// Of random changes of fields and deadlines: what leads from one value to another leads there.
+#[test]
+fn merges_of_deadlines_are_written_as_effects() {
+    let mut random = Rng::with_seed(5);
+    for _ in 0..300 {
+        let mut world = World::new(Mutants::default());
+        let mut change = || {
+            let field = ["f", "g", "h"][random.usize(..3)];
+            encoded(&match random.u32(..4) {
+                0 => unput(field),
+                1 => put(field, ["1", "2"][random.usize(..2)]),
+                2 => Effect::Dict(dict::Effect::Add { field: field.as_bytes(), by: 1 }),
+                _ => Effect::Dict(dict::Effect::SetDeadline {
+                    fields: Items::one(field.as_bytes()),
+                    at_millis: [0, 50, 90][random.usize(..3)],
+                }),
+            })
+        };
+        let mut base = world.state(1, &[StateId::ROOT], &[("k", encoded(&put("f", "1")))]);
+        for number in 2..5 {
+            base = world.state(number, &[base], &[("k", change())]);
+        }
+        let [a, b] = [10, 20].map(|number| {
+            let first = world.state(number, &[base], &[("k", change())]);
+            world.state(number + 1, &[first], &[("k", change())])
+        });
+        let [before, left, right] = [base, a, b].map(|at| world.keyspace.value_at(at, &key("k")).unwrap());
+        let mut transaction = world.keyspace.begin_merge_of(SESSION, &[a, b]).unwrap();
+        world.keyspace.resolve_all(&mut transaction, Policy::Newest);
+        let made = world.commit(transaction, &End::Any).unwrap().unwrap();
+        let merged = world.keyspace.value_at(made, &key("k")).unwrap();
+        if left == before || right == before {
+            let other = if left == before { right } else { left };
+            assert_eq!(merged, other);
+        }
+        let mut bytes = Vec::new();
+        merged.encode(&mut bytes);
+        assert_eq!(Cell::decode(&mut types::Reader::new(&bytes)), Ok(merged));
+    }
 }
 
 #[test]

@@ -119,11 +119,15 @@ pub(super) fn together(
         }
         (None | Some(Held::Dict(_)), None | Some(Held::Dict(_))) => {
             let [base, left, right] = [base, left, right].map(|held| match held {
-                Some(Held::Dict(dict)) => dict.clone(),
+                // Where fields have deadlines nothing is judged.
+                Some(Held::Dict(dict)) => {
+                    dict.iter().map(|(field, (value, _))| (field.clone(), value.clone())).collect()
+                }
                 _ => BTreeMap::new(),
             });
             let merged = fields([&base, &left, &right], both_added(Change::AddedToFields), judge)?;
-            Some((!merged.is_empty()).then_some(Held::Dict(merged)))
+            let merged = merged.into_iter().map(|(field, value)| (field, (value, 0)));
+            Some((merged.len() != 0).then(|| Held::Dict(merged.collect())))
         }
         (None | Some(Held::List(_)), None | Some(Held::List(_))) => {
             let [base, left, right] = [base, left, right].map(|held| match held {

@@ -91,10 +91,10 @@ fn effect(of: Type, random: &mut Rng) -> Effect<'static> {
         Type::Dict => Effect::Dict(match choice {
             0 => dict::Effect::Remove { fields: words(random) },
             1 => dict::Effect::Add { field: value, by },
-            2 => dict::Effect::Put {
-                pairs: Items::collect([word(random), word(random), word(random), value].into_iter()),
-            },
-            _ => dict::Effect::Put { pairs: Items::two(word(random), value) },
+            2 => dict::Effect::put(Items::collect(
+                [word(random), word(random), word(random), value].into_iter(),
+            )),
+            _ => dict::Effect::put(Items::two(word(random), value)),
         }),
         Type::Set => Effect::Set(match choice {
             0 | 1 => set::Effect::Remove { members: words(random) },
@@ -246,9 +246,7 @@ fn edges_grow_with_users_and_not_with_pairs() {
         _ => Invocation::blind(Effect::Set(set::Effect::Remove { members: named(node) })),
     };
     let fields = |node: usize| match node % 3 {
-        0 => Invocation::blind(Effect::Dict(dict::Effect::Put {
-            pairs: Items::two(number(node % 50), number(node)),
-        })),
+        0 => Invocation::blind(Effect::Dict(dict::Effect::put(Items::two(number(node % 50), number(node))))),
         1 => read(Type::Dict, Aspect::Elements(named(node % 50))),
         _ => Invocation::blind(Effect::Dict(dict::Effect::Add { field: number(node % 50), by: 1 })),
     };

@@ -1,8 +1,8 @@
 //! Registers, counters, sets, dicts, and what is asked of keys of any type.
 
-use super::{Answer, Held, Key, Text, array, braces, bulk, flag, held_as, integer, maybe, ok};
+use super::{Answer, Held, Key, Text, array, braces, bulk, flag, held_as, integer, ok};
 use crate::touches::quoted;
-use datatypes::{Operation, counter, dict, key, register, set};
+use datatypes::{Operation, counter, key, register, set};
 
 /// The number that a text is, if it is one as it would be printed.
 pub(crate) fn number(text: &[u8]) -> Option<i64> {
@@ -15,6 +15,12 @@ impl Key {
         if self.deadline != 0 && self.deadline <= now_millis {
             *self = Key::default();
         }
+        if let Some(Held::Dict(dict)) = &mut self.held {
+            dict.retain(|_, (_, at)| *at == 0 || *at > now_millis);
+            if dict.is_empty() {
+                *self = Key::default();
+            }
+        }
     }
 
     pub(super) fn execute(&mut self, operation: &Operation<'_>, now_millis: u64) -> Answer {
@@ -24,7 +30,7 @@ impl Key {
             Operation::Register(operation) => self.register(operation, now_millis),
             Operation::Counter(operation) => self.counter(operation),
             Operation::Set(operation) => self.set(operation),
-            Operation::Dict(operation) => self.dict(operation),
+            Operation::Dict(operation) => self.dict(operation, now_millis),
             Operation::List(operation) => self.list(operation),
             _ => return Answer::NotJudged,
         };
@@ -177,49 +183,6 @@ impl Key {
             Operation::Members => braces(set.iter().map(quoted)),
             Operation::Length => integer(set.len()),
             Operation::Pop { .. } | Operation::Random { .. } | Operation::Scan { .. } => Answer::NotJudged,
-        }
-    }
-
-    fn dict(&mut self, operation: &dict::Operation<'_>) -> Answer {
-        use dict::{Operation, PutReply};
-        let dict = held_as!(self.held, Dict);
-        match operation {
-            Operation::Put { pairs, reply } => {
-                let put =
-                    |(field, value): (&[u8], &[u8])| dict.insert(field.to_vec(), value.to_vec()).is_none();
-                let added = pairs.pairs().map(put).filter(|new| *new).count();
-                if *reply == PutReply::Added { integer(added) } else { ok() }
-            }
-            Operation::PutIfAbsent { field, value } => {
-                let absent = !dict.contains_key(*field);
-                dict.entry(field.to_vec()).or_insert_with(|| value.to_vec());
-                flag(absent)
-            }
-            Operation::Get { field } => bulk(dict.get(*field)),
-            Operation::GetMany { fields } => array(fields.iter().map(|field| maybe(dict.get(field)))),
-            Operation::GetAll => {
-                braces(dict.iter().map(|(field, value)| format!("{}: {}", quoted(field), quoted(value))))
-            }
-            Operation::Fields => Answer::Some(dict.keys().map(quoted).collect()),
-            Operation::Values => Answer::Some(dict.values().map(quoted).collect()),
-            Operation::Length => integer(dict.len()),
-            Operation::Contains { field } => flag(dict.contains_key(*field)),
-            Operation::FieldLength { field } => integer(dict.get(*field).map_or(0, Vec::len)),
-            Operation::Delete { fields } => {
-                integer(fields.iter().filter(|field| dict.remove(*field).is_some()).count())
-            }
-            // No workload asks for these.
-            Operation::Scan { .. } | Operation::Random { .. } | Operation::IncrementFloat { .. } => {
-                Answer::NotJudged
-            }
-            Operation::Increment { field, by } => {
-                let before = dict.get(*field).map_or(Some(0), |value| number(value));
-                let Some(sum) = before.and_then(|before| before.checked_add(*by)) else {
-                    return Answer::Refusal;
-                };
-                dict.insert(field.to_vec(), sum.to_string().into_bytes());
-                integer(sum)
-            }
         }
     }
 }

@@ -91,6 +91,52 @@ fn on_dict() -> impl Strategy<Value = dict::Operation<'static>> {
         text().prop_map(|field| Operation::FieldLength { field }),
         texts().prop_map(|fields| Operation::Delete { fields }),
         (text(), summand()).prop_map(|(field, by)| Operation::Increment { field, by }),
+        on_deadlines(),
+        on_deadlines(),
+    ]
+}
+
+fn condition() -> impl Strategy<Value = key::ExpireCondition> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    flags.prop_map(|(none, some, later, earlier)| key::ExpireCondition {
+        if_none: none && !some,
+        if_some: some && !none,
+        if_later: later && !earlier,
+        if_earlier: earlier && !later,
+    })
+}
+
+fn on_deadlines() -> impl Strategy<Value = dict::Operation<'static>> {
+    use dict::{Operation, PutCondition};
+    let formats = [
+        key::TimeFormat::SecondsLeft,
+        key::TimeFormat::MillisLeft,
+        key::TimeFormat::SecondsAt,
+        key::TimeFormat::MillisAt,
+    ];
+    let conditions = [PutCondition::Always, PutCondition::IfAbsent, PutCondition::IfPresent];
+    let deadline = prop_oneof![
+        Just(Deadline::Clear),
+        Just(Deadline::Keep),
+        (1u64..30).prop_map(|millis| Deadline::At { millis }),
+    ];
+    prop_oneof![
+        (texts(), 1u64..30, condition()).prop_map(|(fields, at_millis, condition)| Operation::ExpireAt {
+            fields,
+            at_millis,
+            condition
+        }),
+        (texts(), prop::sample::select(formats.to_vec()))
+            .prop_map(|(fields, format)| Operation::Deadlines { fields, format }),
+        texts().prop_map(|fields| Operation::Persist { fields }),
+        (texts(), 0u64..30).prop_map(|(fields, at_millis)| Operation::GetAndExpire { fields, at_millis }),
+        texts().prop_map(|fields| Operation::GetAndDelete { fields }),
+        (texts(), text(), prop::sample::select(conditions.to_vec()), deadline).prop_map(
+            |(fields, value, condition, deadline)| {
+                let pairs = Items::collect(fields.iter().flat_map(|field| [field, value]));
+                Operation::PutUntil { pairs, condition, deadline }
+            }
+        ),
     ]
 }
 
@@ -125,19 +171,13 @@ fn on_counter() -> impl Strategy<Value = counter::Operation> {
 }
 
 fn on_any() -> impl Strategy<Value = key::Operation<'static>> {
-    use key::{ExpireCondition, Operation};
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    let condition = flags.prop_map(|(none, some, later, earlier)| ExpireCondition {
-        if_none: none && !some,
-        if_some: some && !none,
-        if_later: later && !earlier,
-        if_earlier: earlier && !later,
-    });
+    use key::Operation;
     prop_oneof![
         Just(Operation::Delete),
         Just(Operation::Exists),
         Just(Operation::Persist),
-        (0u64..30, condition).prop_map(|(at_millis, condition)| Operation::ExpireAt { at_millis, condition }),
+        (0u64..30, condition())
+            .prop_map(|(at_millis, condition)| Operation::ExpireAt { at_millis, condition }),
     ]
 }
 
@@ -176,8 +216,8 @@ fn transaction(operations: &[Operation<'_>], now_millis: u64) -> Transaction {
     for (turn, operation) in operations.iter().enumerate() {
         // Two on one key, one on the other.
         let at = usize::from(turn % 3 == 2);
-        if cells[at].is_expired(now_millis) {
-            cells[at].clear();
+        if let Some(expiry) = cells[at].expiry(now_millis) {
+            datatypes::apply::<false>(&mut cells[at], &expiry);
         }
         let (mut reply, mut bytes) = (ReplyBuf::new(), Vec::new());
         let mut context = Context { now_millis, random: &mut random };

@@ -50,7 +50,7 @@ use std::sync::OnceLock;
 
 pub use chunked_list::{ChunkedList, Elements};
 pub use exact_sum::ExactSum;
-pub use packed_map::{Entries, PackedMap};
+pub use packed_map::{Entries, MAX_DEADLINE, PackedMap};
 pub use packed_set::{Member, Members, PackedSet};
 pub use scored_tree::{Scored, ScoredTree};
 

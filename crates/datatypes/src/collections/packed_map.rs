@@ -1,14 +1,19 @@
 //! A map from byte strings to byte strings.
 
 use std::fmt;
+use std::ops::Bound;
 
 use types::put_varint;
 
 use super::buffer::{allocated, resize_gap};
 use super::record_table::{Format, RecordTable};
+use super::scored_tree::ScoredTree;
 use super::{PACKED_ELEMENT_BYTES, PACKED_ENTRIES};
 
-/// A map from fields to values. Iteration follows insertion order until a removal from a large map, which moves
+/// The latest deadline of a field, in milliseconds since 1970; Redis has the same bound.
+pub const MAX_DEADLINE: u64 = (1 << 46) - 1;
+
+/// A map from fields to values, some of which may have deadlines. Iteration follows insertion order until a removal from a large map, which moves
 /// the last field to the place of the removed one; it is always a function of the operations alone.
 #[derive(Clone)]
 pub struct PackedMap {
@@ -24,6 +29,16 @@ enum Form {
         count: u32,
     },
     Table(Box<RecordTable<FieldThenValue>>),
+    /// Some fields have deadlines. A map without any has one of the other forms.
+    Dated(Box<Dated>),
+}
+
+#[derive(Clone)]
+struct Dated {
+    /// In one of the other forms.
+    map: PackedMap,
+    /// Fields in the order of their deadlines, which are whole numbers below 2^53.
+    deadlines: ScoredTree,
 }
 
 /// A record: the length of the field as a varint, the field, the value.
@@ -84,6 +99,7 @@ impl PackedMap {
         match &self.form {
             Form::Packed { count, .. } => *count as usize,
             Form::Table(table) => table.len(),
+            Form::Dated(dated) => dated.map.len(),
         }
     }
 
@@ -97,6 +113,9 @@ impl PackedMap {
         match &self.form {
             Form::Packed { bytes, .. } => allocated(bytes.capacity()),
             Form::Table(table) => allocated(size_of_val(&**table)) + table.memory(),
+            Form::Dated(dated) => {
+                allocated(size_of_val(&**dated)) + dated.map.memory() + dated.deadlines.memory()
+            }
         }
     }
 
@@ -109,6 +128,7 @@ impl PackedMap {
                 let position = table.find(table.hash(field), field)?;
                 Some(FieldThenValue::split(table.record(position)).1)
             }
+            Form::Dated(dated) => dated.map.get(field),
         }
     }
 
@@ -117,8 +137,14 @@ impl PackedMap {
         self.get(field).is_some()
     }
 
-    /// Sets a field; true when it is new.
+    /// Sets a field, which then has no deadline; true when it is new.
     pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.set_deadline(field, 0);
+        self.replace(field, value)
+    }
+
+    /// Sets a field, which keeps the deadline that it has; true when it is new.
+    pub fn replace(&mut self, field: &[u8], value: &[u8]) -> bool {
         match &mut self.form {
             Form::Packed { bytes, count } => {
                 let found = find_packed(bytes, field).map(|(at, old)| (at, old.len()));
@@ -144,6 +170,7 @@ impl PackedMap {
                 }
             }
             Form::Table(table) => insert_into_table(table, field, value),
+            Form::Dated(dated) => dated.map.replace(field, value),
         }
     }
 
@@ -158,12 +185,13 @@ impl PackedMap {
         }
         match &mut self.form {
             Form::Table(table) => table,
-            Form::Packed { .. } => unreachable!("the form was changed above"),
+            Form::Packed { .. } | Form::Dated(_) => unreachable!("the form was changed above"),
         }
     }
 
     /// Removes a field; true when the map had it.
     pub fn remove(&mut self, field: &[u8]) -> bool {
+        self.set_deadline(field, 0);
         match &mut self.form {
             Form::Packed { bytes, count } => {
                 let Some((at, value)) = find_packed(bytes, field) else { return false };
@@ -176,8 +204,80 @@ impl PackedMap {
                 let Some(position) = table.find(hash, field) else { return false };
                 table.remove(hash, position);
             }
+            Form::Dated(dated) => return dated.map.remove(field),
         }
         true
+    }
+
+    /// The deadline of a field, in milliseconds since 1970; 0 for none.
+    pub fn deadline(&self, field: &[u8]) -> u64 {
+        self.deadlines().and_then(|deadlines| deadlines.score(field)).map_or(0, |at| at as u64)
+    }
+
+    /// Gives a field that is there another deadline, at most [`MAX_DEADLINE`]; 0 for none.
+    #[inline]
+    pub fn set_deadline(&mut self, field: &[u8], at_millis: u64) {
+        if at_millis != 0 {
+            if self.contains(field) {
+                self.dated().deadlines.insert(field, at_millis.min(MAX_DEADLINE) as f64);
+            }
+        } else if let Form::Dated(dated) = &mut self.form {
+            dated.deadlines.remove(field);
+            if dated.deadlines.is_empty() {
+                let empty = Form::Packed { bytes: Vec::new(), count: 0 };
+                self.form = std::mem::replace(&mut dated.map.form, empty);
+            }
+        }
+    }
+
+    /// Changes a map without deadlines into one that may have some.
+    fn dated(&mut self) -> &mut Dated {
+        if !matches!(self.form, Form::Dated(_)) {
+            let map = std::mem::replace(self, PackedMap::new(self.seed));
+            let deadlines = ScoredTree::new(self.seed);
+            self.form = Form::Dated(Box::new(Dated { map, deadlines }));
+        }
+        match &mut self.form {
+            Form::Dated(dated) => dated,
+            Form::Packed { .. } | Form::Table(_) => unreachable!("the form was changed above"),
+        }
+    }
+
+    /// The fields that have deadlines, which are the scores; `None` if no field has one.
+    #[inline]
+    pub fn deadlines(&self) -> Option<&ScoredTree> {
+        match &self.form {
+            Form::Dated(dated) => Some(&dated.deadlines),
+            Form::Packed { .. } | Form::Table(_) => None,
+        }
+    }
+
+    /// The first deadline later than a time, both in milliseconds since 1970; 0 for none.
+    pub fn next_deadline(&self, after_millis: u64) -> u64 {
+        let next = self.deadlines().and_then(|deadlines| {
+            deadlines.entry_at(deadlines.score_range(after(after_millis), Bound::Unbounded).start)
+        });
+        next.map_or(0, |(at, _)| at as u64)
+    }
+
+    /// The fields whose deadline has passed, at a time in milliseconds since 1970.
+    pub fn overdue(&self, now_millis: u64) -> impl Iterator<Item = &[u8]> {
+        let overdue = self.deadlines().into_iter().flat_map(move |deadlines| {
+            deadlines.range(deadlines.score_range(Bound::Unbounded, until(now_millis)))
+        });
+        overdue.map(|(_, field)| field)
+    }
+
+    /// The last deadline, in milliseconds since 1970, if every field has one; else 0.
+    pub fn last_deadline(&self) -> u64 {
+        let all = self.deadlines().filter(|deadlines| deadlines.len() == self.len());
+        all.and_then(ScoredTree::last).map_or(0, |(last, _)| last as u64)
+    }
+
+    /// True if there are fields and the deadlines of all have passed.
+    #[inline]
+    pub fn is_overdue(&self, now_millis: u64) -> bool {
+        (1..=now_millis).contains(&self.last_deadline())
     }
 
     /// The entry at a position of the iteration order, in constant time for a large map.
@@ -188,6 +288,7 @@ impl PackedMap {
                 Some(FieldThenValue::split(table.record(position as u32)))
             }
             Form::Table(_) => None,
+            Form::Dated(dated) => dated.map.entry_at(position),
         }
     }
 
@@ -209,6 +310,7 @@ impl PackedMap {
                 let (field, value) = FieldThenValue::split(record);
                 visit(field, value);
             }),
+            Form::Dated(dated) => dated.map.scan(cursor, count, visit),
         }
     }
 
@@ -217,6 +319,7 @@ impl PackedMap {
         Entries(match &self.form {
             Form::Packed { bytes, count } => Source::Packed(bytes, *count as usize),
             Form::Table(table) => Source::Table(table, 0),
+            Form::Dated(dated) => return dated.map.iter(),
         })
     }
 
@@ -233,8 +336,23 @@ impl PackedMap {
                 assert!(rest.is_empty() && *count as usize <= PACKED_ENTRIES);
             }
             Form::Table(table) => table.check_invariants(),
+            Form::Dated(dated) => {
+                dated.map.check_invariants();
+                assert!(!matches!(dated.map.form, Form::Dated(_)) && !dated.deadlines.is_empty());
+                assert!(dated.deadlines.iter().all(|(_, field)| dated.map.contains(field)));
+            }
         }
     }
+}
+
+/// Scores later than a time.
+fn after(millis: u64) -> Bound<f64> {
+    Bound::Excluded(millis as f64)
+}
+
+/// Scores up to a time.
+fn until(millis: u64) -> Bound<f64> {
+    Bound::Included(millis as f64)
 }
 
 fn insert_into_table(table: &mut RecordTable<FieldThenValue>, field: &[u8], value: &[u8]) -> bool {
@@ -314,7 +432,9 @@ impl ExactSizeIterator for Entries<'_> {}
 
 impl PartialEq for PackedMap {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().all(|(field, value)| other.get(field) == Some(value))
+        self.len() == other.len()
+            && self.deadlines() == other.deadlines()
+            && self.iter().all(|(field, value)| other.get(field) == Some(value))
     }
 }
 
@@ -323,6 +443,9 @@ impl Eq for PackedMap {}
 impl fmt::Debug for PackedMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.iter().map(|(field, value)| (field.escape_ascii(), value.escape_ascii()));
-        f.debug_map().entries(entries.map(|(field, value)| (field.to_string(), value.to_string()))).finish()
+        f.debug_map()
+            .entries(entries.map(|(field, value)| (field.to_string(), value.to_string())))
+            .finish()?;
+        self.deadlines().map_or(Ok(()), |deadlines| write!(f, " until {deadlines:?}"))
     }
 }

@@ -91,6 +91,50 @@ proptest! {
     }
 
     #[test]
+    fn fields_keep_deadlines_until_they_are_written_or_removed(plan in plan()) {
+        let mut rng = Rng::with_seed(plan.seed);
+        let (mut map, mut model) = (PackedMap::new(plan.seed), BTreeMap::<Vec<u8>, (Vec<u8>, u64)>::new());
+        for _ in 0..plan.operations {
+            let field = name(rng.usize(..plan.names));
+            match rng.u32(..8) {
+                0..3 => {
+                    let value = value(&mut rng);
+                    map.insert(&field, &value);
+                    model.insert(field, (value, 0));
+                }
+                3 => {
+                    let value = value(&mut rng);
+                    map.replace(&field, &value);
+                    model.entry(field).or_default().0 = value;
+                }
+                4..7 => {
+                    let at = rng.u64(..50) * rng.u64(..2);
+                    map.set_deadline(&field, at);
+                    model.entry(field).and_modify(|held| held.1 = at);
+                }
+                _ => prop_assert_eq!(map.remove(&field), model.remove(&field).is_some()),
+            }
+        }
+        check_map(&map, &model.iter().map(|(field, (value, _))| (field.clone(), value.clone())).collect());
+        let now = rng.u64(..50);
+        let dated = |passed: bool| {
+            let dated = model.iter().filter(move |(_, (_, at))| *at != 0 && (*at <= now) == passed);
+            dated.map(|(field, (_, at))| (*at, field.clone())).collect::<BTreeSet<_>>()
+        };
+        model.iter().for_each(|(field, (_, at))| assert_eq!(map.deadline(field), *at));
+        let overdue = map.overdue(now).map(<[u8]>::to_vec).collect::<BTreeSet<_>>();
+        prop_assert_eq!(&overdue, &dated(true).into_iter().map(|(_, field)| field).collect());
+        prop_assert_eq!(map.next_deadline(now), dated(false).first().map_or(0, |(at, _)| *at));
+        prop_assert_eq!(map.is_overdue(now), !model.is_empty() && overdue.len() == model.len());
+        prop_assert_eq!(map.deadlines().is_some(), model.values().any(|(_, at)| *at != 0));
+        for field in overdue {
+            map.remove(&field);
+            model.remove(&field);
+        }
+        check_map(&map, &model.iter().map(|(field, (value, _))| (field.clone(), value.clone())).collect());
+    }
+
+    #[test]
     fn set_is_a_set(plan in plan(), integers in any::<bool>()) {
         let mut rng = Rng::with_seed(plan.seed);
         let (mut set, mut model) = (PackedSet::new(plan.seed), BTreeSet::new());

@@ -60,7 +60,10 @@ fn scored<'a>(a: &ScoredItems<'a>, b: &ScoredItems<'a>) -> ScoredItems<'a> {
 fn dicts<'a>(first: &dict::Effect<'a>, second: &dict::Effect<'a>) -> Option<dict::Effect<'a>> {
     use dict::Effect::{Add, Put, Remove};
     match (first, second) {
-        (Put { pairs: a }, Put { pairs: b }) => Some(Put { pairs: joined(a, b) }),
+        (Put { pairs: a, .. }, Put { pairs: b, .. }) => {
+            let deadlines = first.written().chain(second.written()).map(|(.., at)| at);
+            Some(Put { pairs: joined(a, b), until: dict::Until::each(deadlines) })
+        }
         (Remove { fields: a }, Remove { fields: b }) => Some(Remove { fields: joined(a, b) }),
         (Add { field: a, by: x }, Add { field: b, by: y }) if a == b => {
             Some(Add { field: a, by: x.wrapping_add(*y) })

@@ -1,6 +1,6 @@
 //! Evaluating operations.
 
-use super::{Effect, Operation, PutReply, visits};
+use super::{Effect, Operation, PutReply, Until, expiry, visits};
 use crate::collections::PackedMap;
 use crate::items::count_distinct;
 use crate::register::{LongDouble, Parsed, parse_integer};
@@ -25,12 +25,12 @@ pub fn prepare<'a>(
                     sink.integer(count_distinct(fields, |field| get(field).is_none()) as i64);
                 }
             }
-            return Some(Effect::Put { pairs: pairs.clone() });
+            return Some(Effect::put(pairs.clone()));
         }
         Operation::PutIfAbsent { field, value } => {
             let absent = get(field).is_none();
             sink.integer(i64::from(absent));
-            return absent.then(|| Effect::Put { pairs: Items::two(field, value) });
+            return absent.then(|| Effect::put(Items::two(field, value)));
         }
         Operation::Delete { fields } => {
             let found = count_distinct(fields.iter(), |field| get(field).is_some());
@@ -38,7 +38,23 @@ pub fn prepare<'a>(
             return (found > 0).then(|| Effect::Remove { fields: fields.clone() });
         }
         Operation::Increment { field, by } => return increment(get(field), field, *by, sink),
-        Operation::IncrementFloat { field, by } => return increment_float(get(field), field, *by, sink),
+        Operation::IncrementFloat { field, by } => return increment_float(state, field, *by, sink),
+        Operation::ExpireAt { fields, at_millis, condition } => {
+            return expiry::expire(state, fields, (*at_millis, *condition), context.now_millis, sink);
+        }
+        Operation::Deadlines { fields, format } => {
+            expiry::deadlines(state, fields, *format, context.now_millis, sink);
+        }
+        Operation::Persist { fields } => return expiry::persist(state, fields, sink),
+        Operation::GetAndExpire { fields, at_millis } => {
+            return expiry::get_and(state, fields, Some(*at_millis), context.now_millis, sink);
+        }
+        Operation::GetAndDelete { fields } => {
+            return expiry::get_and(state, fields, None, context.now_millis, sink);
+        }
+        Operation::PutUntil { pairs, condition, deadline } => {
+            return expiry::put(state, pairs, (*condition, *deadline), context.now_millis, sink);
+        }
         Operation::Get { field } => reply_value(get(field), sink),
         Operation::GetMany { fields } => {
             sink.array(fields.len());
@@ -56,7 +72,7 @@ pub fn prepare<'a>(
     None
 }
 
-fn reply_value(value: Option<&[u8]>, sink: &mut dyn ReplySink) {
+pub(super) fn reply_value(value: Option<&[u8]>, sink: &mut dyn ReplySink) {
     match value {
         Some(value) => sink.bulk(value),
         None => sink.null(),
@@ -98,11 +114,12 @@ fn increment<'a>(
 }
 
 fn increment_float(
-    current: Option<&[u8]>,
+    state: Option<&PackedMap>,
     field: &[u8],
     by: LongDouble,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'static>> {
+    let current = state.and_then(|state| state.get(field));
     let Some(current) = current.map_or(Some(Parsed::Finite(LongDouble::ZERO)), LongDouble::parse) else {
         sink.error(&Error::err("hash value is not a float"));
         return None;
@@ -117,5 +134,6 @@ fn increment_float(
     };
     let sum = sum.to_text();
     sink.bulk(&sum);
-    Some(Effect::Put { pairs: Items::collect([field, &sum].into_iter()) })
+    let until = Until::each(std::iter::once(state.map_or(0, |state| state.deadline(field))));
+    Some(Effect::Put { pairs: Items::collect([field, &sum].into_iter()), until })
 }

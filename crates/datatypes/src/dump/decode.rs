@@ -2,9 +2,9 @@
 
 use super::blobs::{self, Element};
 use super::input::{Input, parse_decimal};
-use super::{CRC, FOOTER_BYTES, Refusal, VERSION, container, listpack, tag, ziplist};
+use super::{CRC, FOOTER_BYTES, Refusal, VERSION_WITH_FIELD_EXPIRY, container, listpack, tag, ziplist};
 use crate::Value;
-use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
+use crate::collections::{ChunkedList, MAX_DEADLINE, PackedMap, PackedSet, ScoredTree};
 use crate::register::{MAX_BYTES, Register};
 
 /// The value that a payload holds.
@@ -30,6 +30,7 @@ pub fn decode(payload: &[u8]) -> Result<Value, Refusal> {
         tag::HASH | tag::HASH_ZIPMAP | tag::HASH_ZIPLIST | tag::HASH_LISTPACK => {
             Value::Dict(Box::new(hash(tag, &mut input)?))
         }
+        tag::HASH_METADATA | tag::HASH_LISTPACK_EX => Value::Dict(Box::new(dated_hash(tag, &mut input)?)),
         _ => return Err(Refusal::Format),
     };
     if input.is_empty() { Ok(value) } else { Err(Refusal::Format) }
@@ -41,7 +42,7 @@ fn verified(payload: &[u8]) -> Result<&[u8], Refusal> {
     let (value, footer) = payload.split_at(value_len);
     let (version, checksum) = footer.split_first_chunk::<2>().ok_or(Refusal::Footer)?;
     let sum = CRC.checksum(&payload[..value_len + 2]);
-    let is_whole = checksum == sum.to_le_bytes() && u16::from_le_bytes(*version) <= VERSION;
+    let is_whole = checksum == sum.to_le_bytes() && u16::from_le_bytes(*version) <= VERSION_WITH_FIELD_EXPIRY;
     if is_whole { Ok(value) } else { Err(Refusal::Footer) }
 }
 
@@ -157,6 +158,44 @@ fn hash(tag: u8, input: &mut Input<'_>) -> Result<PackedMap, Refusal> {
         }
         tag::HASH_ZIPLIST => read_pairs(&input.string()?, ziplist::read, &mut insert)?,
         _ => read_pairs(&input.string()?, listpack::read, &mut insert)?,
+    }
+    if dict.is_empty() { Err(Refusal::Format) } else { Ok(dict) }
+}
+
+/// A hash with fields that expire.
+fn dated_hash(tag: u8, input: &mut Input<'_>) -> Result<PackedMap, Refusal> {
+    let mut dict = PackedMap::default();
+    let first =
+        input.take(8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Refusal::Format)?;
+    let mut insert = |field: &[u8], value: &[u8], at: u64| {
+        once(dict.insert(field, value))?;
+        dict.set_deadline(field, at);
+        if at <= MAX_DEADLINE { Ok(()) } else { Err(Refusal::Format) }
+    };
+    if tag == tag::HASH_METADATA {
+        repeat(input, |input| {
+            let at = match input.length()? {
+                0 => 0,
+                after => first.checked_add(after - 1).filter(|at| *at != 0).ok_or(Refusal::Format)?,
+            };
+            let (field, value) = (input.string()?, input.string()?);
+            insert(&field, &value, at)
+        })?;
+    } else {
+        let (mut field, mut value): (Option<Vec<u8>>, Option<Vec<u8>>) = (None, None);
+        listpack::read(&input.string()?, &mut |element| {
+            if field.is_none() || value.is_none() {
+                let half = if field.is_none() { &mut field } else { &mut value };
+                element.with_bytes(|bytes| *half = Some(bytes.to_vec()));
+                return Ok(());
+            }
+            let Element::Integer(at) = element else { return Err(Refusal::Format) };
+            let at = u64::try_from(at).map_err(|_| Refusal::Format)?;
+            insert(&field.take().unwrap_or_default(), &value.take().unwrap_or_default(), at)
+        })?;
+        if field.is_some() {
+            return Err(Refusal::Format);
+        }
     }
     if dict.is_empty() { Err(Refusal::Format) } else { Ok(dict) }
 }

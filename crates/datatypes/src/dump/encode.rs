@@ -2,7 +2,9 @@
 
 use super::encoding::MAX_NODE_BYTES;
 use super::listpack::Listpack;
-use super::{CRC, Encoding, VERSION, blobs, container, encoding, length, lzf, tag};
+use super::{
+    CRC, Encoding, VERSION, VERSION_WITH_FIELD_EXPIRY, blobs, container, encoding, length, lzf, tag,
+};
 use crate::Value;
 use crate::collections::{ChunkedList, Member, PackedMap, PackedSet, ScoredTree};
 use crate::register::parse_integer;
@@ -33,13 +35,20 @@ pub fn encode(value: &Value) -> Option<Vec<u8>> {
         | Value::UidGenerator(_)
         | Value::User(_) => return None,
     }
-    sign(&mut out);
+    match value {
+        Value::Dict(dict) if dict.deadlines().is_some() => sign_as(VERSION_WITH_FIELD_EXPIRY, &mut out),
+        _ => sign(&mut out),
+    }
     Some(out)
 }
 
 /// Appends version and checksum to a value in the format's own bytes.
 pub fn sign(out: &mut Vec<u8>) {
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    sign_as(VERSION, out);
+}
+
+pub(super) fn sign_as(version: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(&version.to_le_bytes());
     let checksum = CRC.checksum(out);
     out.extend_from_slice(&checksum.to_le_bytes());
 }
@@ -48,6 +57,9 @@ pub fn sign(out: &mut Vec<u8>) {
 fn put_hash(dict: &PackedMap, encoding: Encoding, out: &mut Vec<u8>) {
     let mut entries: Vec<(&[u8], &[u8])> = dict.iter().collect();
     entries.sort_unstable();
+    if let Some((first, _)) = dict.deadlines().and_then(ScoredTree::first) {
+        return put_dated(dict, &mut entries, first as u64, encoding, out);
+    }
     if encoding == Encoding::ListPack {
         let mut packed = Listpack::new();
         entries.iter().for_each(|(field, value)| {
@@ -62,6 +74,40 @@ fn put_hash(dict: &PackedMap, encoding: Encoding, out: &mut Vec<u8>) {
         put_string(field, out);
         put_string(value, out);
     });
+}
+
+/// A hash with fields that expire, the first one at `first`.
+fn put_dated(
+    dict: &PackedMap,
+    entries: &mut [(&[u8], &[u8])],
+    first: u64,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) {
+    if encoding == Encoding::ListPackEx {
+        // Redis looks for what has expired from the front.
+        entries.sort_by_key(|(field, _)| match dict.deadline(field) {
+            0 => u64::MAX,
+            at => at,
+        });
+        let mut packed = Listpack::new();
+        for (field, value) in entries {
+            packed.push(field);
+            packed.push(value);
+            packed.push(itoa::Buffer::new().format(dict.deadline(field)).as_bytes());
+        }
+        out.push(tag::HASH_LISTPACK_EX);
+        out.extend_from_slice(&first.to_le_bytes());
+        return put_string(&packed.finish(), out);
+    }
+    out.push(tag::HASH_METADATA);
+    out.extend_from_slice(&first.to_le_bytes());
+    put_length(dict.len() as u64, out);
+    for (field, value) in entries {
+        put_length(dict.deadline(field).checked_sub(first).map_or(0, |after| after + 1), out);
+        put_string(field, out);
+        put_string(value, out);
+    }
 }
 
 fn put_set(set: &PackedSet, encoding: Encoding, out: &mut Vec<u8>) {

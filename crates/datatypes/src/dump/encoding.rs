@@ -1,4 +1,4 @@
-//! How Redis 7.2 would store a value, with its default limits: what OBJECT ENCODING names and DUMP writes.
+//! How Redis 7.4 would store a value, with its default limits: what OBJECT ENCODING names and DUMP writes.
 //!
 //! Redis's choice also depends on a key's past: a hash that was large stays a table. Ours depends on the
 //! value alone.
@@ -29,6 +29,8 @@ pub enum Encoding {
     Raw,
     /// A few short elements in one piece.
     ListPack,
+    /// The same of fields that have deadlines.
+    ListPackEx,
     /// A linked list of pieces.
     QuickList,
     /// A few integers in order.
@@ -49,6 +51,7 @@ impl Encoding {
             Encoding::EmbStr => "embstr",
             Encoding::Raw => "raw",
             Encoding::ListPack => "listpack",
+            Encoding::ListPackEx => "listpackex",
             Encoding::QuickList => "quicklist",
             Encoding::IntSet => "intset",
             Encoding::HashTable => "hashtable",
@@ -69,7 +72,10 @@ pub fn encoding(value: &Value) -> Encoding {
         Value::Register(Register::Bytes(_)) => Encoding::Raw,
         Value::Dict(dict) => {
             let packed = packs(dict.len()) && dict.iter().all(|(field, value)| short(field) && short(value));
-            choose(packed, Encoding::HashTable)
+            match choose(packed, Encoding::HashTable) {
+                Encoding::ListPack if dict.deadlines().is_some() => Encoding::ListPackEx,
+                other => other,
+            }
         }
         Value::Set(set) => {
             let is_integer = |member: &[u8]| parse_integer(member).is_some();

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! [`encode`] writes version 11, that of Redis 7.2, in the shapes that Redis's default limits choose
-//! ([`Encoding`]). [`decode`] also reads the shapes of older versions. It trusts nothing: whatever the bytes
+//! ([`Encoding`]); of a hash with fields that expire version 12, that of Redis 7.4. [`decode`] also reads the
+//! shapes of older versions. It trusts nothing: whatever the bytes
 //! say, decoding ends with a value or a [`Refusal`], and takes no more memory than a constant times their
 //! length and what compressed strings come to, which is bounded.
 //!
@@ -30,8 +31,10 @@ pub use encoding::{Encoding, encoding};
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
-/// The version of the format that [`encode`] writes; [`decode`] reads it and older ones.
+/// The version of the format that [`encode`] writes of all but hashes with fields that expire.
 const VERSION: u16 = 11;
+/// The version that has fields that expire; [`decode`] reads it and older ones.
+const VERSION_WITH_FIELD_EXPIRY: u16 = 12;
 /// The bytes behind the value: version and checksum.
 const FOOTER_BYTES: usize = 10;
 /// The most bytes that the strings of a payload may come to when they are decompressed.
@@ -66,6 +69,12 @@ mod tag {
     pub(super) const ZSET_LISTPACK: u8 = 17;
     pub(super) const LIST_QUICKLIST_2: u8 = 18;
     pub(super) const SET_LISTPACK: u8 = 20;
+    /// The earliest deadline of a field in eight bytes; the number of fields; each field's deadline, as a length, counted
+    /// from one before the earliest, 0 for none, then field and value.
+    pub(super) const HASH_METADATA: u8 = 24;
+    /// The earliest deadline of a field in eight bytes; a listpack of field, value and deadline, 0 for none, in the order of
+    /// deadlines, those without one at the end.
+    pub(super) const HASH_LISTPACK_EX: u8 = 25;
 }
 
 /// How a node of a quicklist stores what it has.

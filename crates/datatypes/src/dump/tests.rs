@@ -1,6 +1,6 @@
 //! Payloads of Redis, our own ones, and what is neither.
 
-use super::encode::{put_length, put_string, sign};
+use super::encode::{put_length, put_string, sign, sign_as};
 use super::{Encoding, Refusal, decode, encode, encoding, tag};
 use crate::Value;
 use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
@@ -85,6 +85,43 @@ fn examples_of_the_documentation_of_redis() {
         b"\n\x17\x17\x00\x00\x00\x12\x00\x00\x00\x03\x00\x00\xc0\x01\x00\x04\xc0\x02\x00\x04\xc0\x03\x00\xff\
         \x04\x00u#<\xc0;.\xe9\xdd";
     assert_eq!(decode(ziplist), Ok(list([&b"1"[..], b"2", b"3"])));
+}
+
+/// Fields with deadlines, a few and many.
+fn dated(count: u64) -> Value {
+    let mut dict = PackedMap::default();
+    for number in 0..count {
+        let field = format!("field {number}");
+        dict.insert(field.as_bytes(), number.to_string().as_bytes());
+        dict.set_deadline(field.as_bytes(), [0, 1_700_000_000_000, 1_700_000_000_500][number as usize % 3]);
+    }
+    Value::Dict(Box::new(dict))
+}
+
+/// In the bytes of Redis 7.4: `HSET h f 1`, `HPEXPIREAT h 1800000000000 FIELDS 1 f`, and the same in a large hash.
+#[test]
+fn fields_that_expire_have_the_form_of_redis_7_4() {
+    let at = 1_800_000_000_000u64.to_le_bytes();
+    let packed = [&b"\x81f\x02\x01\x01\xf4"[..], &at, b"\x09\xff"].concat();
+    let packed = [&[6 + packed.len() as u8, 0, 0, 0, 3, 0][..], &packed].concat();
+    let mut small = [&[25][..], &at, &[packed.len() as u8], &packed].concat();
+    sign_as(12, &mut small);
+    let mut large = [&[24][..], &at, b"\x02\x01\x01f\xc0\x01\x00\x01g\xc0\x02"].concat();
+    sign_as(12, &mut large);
+    let mut dict = PackedMap::default();
+    dict.insert(b"f", b"1");
+    dict.set_deadline(b"f", 1_800_000_000_000);
+    assert_eq!(encode(&Value::Dict(Box::new(dict.clone()))), Some(small.clone()));
+    assert_eq!(decode(&small), Ok(Value::Dict(Box::new(dict.clone()))));
+    dict.insert(b"g", b"2");
+    assert_eq!(decode(&large), Ok(Value::Dict(Box::new(dict))));
+    for (count, expected) in
+        [(3, Encoding::ListPackEx), (128, Encoding::ListPackEx), (129, Encoding::HashTable)]
+    {
+        let value = dated(count);
+        assert_eq!(encoding(&value), expected);
+        assert_eq!(decode(&encode(&value).expect("a hash")), Ok(value));
+    }
 }
 
 #[test]

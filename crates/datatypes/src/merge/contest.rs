@@ -95,7 +95,7 @@ impl<'e, O: Origin> Contest<'e, O> {
             }
             match effect {
                 Effect::Register(edit) if edit.is_edit() && spoils(effect) => self.appends.push(by, place),
-                Effect::Dict(dict::Effect::Put { pairs }) => {
+                Effect::Dict(dict::Effect::Put { pairs, .. }) => {
                     for (field, _) in pairs.pairs().filter(|(_, value)| is_no_number(value)) {
                         self.spoiled.entry(field.into()).or_default().push(by, place);
                     }

@@ -22,6 +22,8 @@ struct Side {
     /// Live additions in order, and the sum of those that are integers.
     adds: VecDeque<(usize, By)>,
     sum: i64,
+    /// The last effect that said a deadline of the field, which is 0 for none, if that is live.
+    deadline: Option<(usize, u64)>,
 }
 
 impl Side {
@@ -33,6 +35,7 @@ impl Side {
             }
         }
         self.write = self.write.filter(|place| *place >= self.dead);
+        self.deadline = self.deadline.filter(|(place, _)| *place >= self.dead);
     }
 }
 
@@ -71,6 +74,11 @@ impl Element {
         self.sides.iter().any(|side| !side.adds.is_empty())
     }
 
+    /// The field's deadline, in milliseconds since 1970; 0 for none.
+    fn deadline(&self) -> u64 {
+        self.sides.iter().filter_map(|side| side.deadline).max().map_or(0, |(_, at)| at)
+    }
+
     /// The field's value, written as said.
     fn field(&self, written: Option<&[u8]>) -> Option<Vec<u8>> {
         let before = written.map_or(Some(0), register::parse_integer).filter(|_| self.is_added_to());
@@ -101,8 +109,10 @@ pub(super) fn each_element(effect: &Effect<'_>, mut visit: impl FnMut(&[u8])) {
         Effect::Set(set::Effect::Add { members } | set::Effect::Remove { members }) => {
             members.iter().for_each(visit);
         }
-        Effect::Dict(dict::Effect::Put { pairs }) => pairs.pairs().for_each(|(field, _)| visit(field)),
-        Effect::Dict(dict::Effect::Remove { fields }) => fields.iter().for_each(visit),
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => pairs.pairs().for_each(|(field, _)| visit(field)),
+        Effect::Dict(dict::Effect::Remove { fields } | dict::Effect::SetDeadline { fields, .. }) => {
+            fields.iter().for_each(visit);
+        }
         Effect::Dict(dict::Effect::Add { field, .. }) => visit(field),
         Effect::ScoredSet(scored_set::Effect::Put { items }) => {
             items.iter().for_each(|(_, member)| visit(member));
@@ -113,12 +123,10 @@ pub(super) fn each_element(effect: &Effect<'_>, mut visit: impl FnMut(&[u8])) {
     }
 }
 
-/// The value that a write says a field has.
-fn field_in<'a>(effect: &'a Effect<'_>, field: &[u8]) -> Option<&'a [u8]> {
+/// The value that a write says a field has, and the deadline.
+fn field_in<'a>(effect: &'a Effect<'_>, field: &[u8]) -> Option<(&'a [u8], u64)> {
     match effect {
-        Effect::Dict(dict::Effect::Put { pairs }) => {
-            pairs.pairs().filter(|(other, _)| *other == field).last().map(|(_, value)| value)
-        }
+        Effect::Dict(effect) => effect.value_of(field),
         _ => None,
     }
 }
@@ -160,7 +168,7 @@ impl Elements {
             element.settle(groups);
             let adds = matches!(
                 effect,
-                Effect::Dict(dict::Effect::Add { .. })
+                Effect::Dict(dict::Effect::Add { .. } | dict::Effect::SetDeadline { .. })
                     | Effect::ScoredSet(scored_set::Effect::Add { .. })
                     | Effect::Set(set::Effect::Add { .. })
             );
@@ -177,9 +185,16 @@ impl Elements {
                 Effect::ScoredSet(scored_set::Effect::Add { by, .. }) => {
                     side.adds.push_back((place, By::Float(*by)));
                 }
-                Effect::Set(set::Effect::Add { .. })
-                | Effect::Dict(dict::Effect::Put { .. })
-                | Effect::ScoredSet(scored_set::Effect::Put { .. }) => side.write = Some(place),
+                Effect::Dict(dict::Effect::SetDeadline { at_millis, .. }) => {
+                    side.deadline = Some((place, *at_millis));
+                }
+                Effect::Dict(put @ dict::Effect::Put { .. }) => {
+                    side.write = Some(place);
+                    side.deadline = put.deadline_of(name).map(|at| (place, at));
+                }
+                Effect::Set(set::Effect::Add { .. }) | Effect::ScoredSet(scored_set::Effect::Put { .. }) => {
+                    side.write = Some(place)
+                }
                 _ => {}
             }
         });
@@ -209,8 +224,10 @@ impl Elements {
             match effect {
                 Effect::Set(_) => left.member(name, last.is_some()),
                 Effect::Dict(_) => {
-                    let written = field_in(effect, name).or_else(|| field_in(last?, name));
-                    left.field(name, element.field(written));
+                    let own = field_in(effect, name);
+                    let written = own.or_else(|| field_in(last?, name)).map(|(value, _)| value);
+                    let deadline = own.map_or_else(|| element.deadline(), |(_, at)| at);
+                    left.field(name, element.field(written), deadline);
                 }
                 _ => {
                     let written = score_in(effect, name).or_else(|| score_in(last?, name));
@@ -237,7 +254,10 @@ impl Elements {
             let last = element.last_write().map(|place| &effects[place]);
             match kind {
                 Kind::Set => left.member(name, last.is_some()),
-                Kind::Dict => left.field(name, element.field(last.and_then(|last| field_in(last, name)))),
+                Kind::Dict => {
+                    let written = last.and_then(|last| field_in(last, name)).map(|(value, _)| value);
+                    left.field(name, element.field(written), element.deadline());
+                }
                 _ => left.score(name, element, last.and_then(|last| score_in(last, name))),
             }
         }
@@ -251,6 +271,7 @@ struct Left<'n> {
     kind: Option<Kind>,
     members: Vec<&'n [u8]>,
     fields: Vec<Vec<u8>>,
+    deadlines: Vec<u64>,
     scores: scored_set::ScoredItems<'n>,
     gone: Vec<&'n [u8]>,
     steps: u64,
@@ -262,10 +283,13 @@ impl<'n> Left<'n> {
         if is_there { self.members.push(name) } else { self.gone.push(name) }
     }
 
-    fn field(&mut self, name: &'n [u8], value: Option<Vec<u8>>) {
+    fn field(&mut self, name: &'n [u8], value: Option<Vec<u8>>, deadline: u64) {
         (self.kind, self.steps) = (Some(Kind::Dict), self.steps + 1);
         match value {
-            Some(value) => self.fields.extend([name.to_vec(), value]),
+            Some(value) => {
+                self.fields.extend([name.to_vec(), value]);
+                self.deadlines.push(deadline);
+            }
             None => self.gone.push(name),
         }
     }
@@ -287,7 +311,8 @@ impl<'n> Left<'n> {
         }
         if !self.fields.is_empty() {
             let pairs = Items::collect(self.fields.iter().map(Vec::as_slice));
-            perform(&Effect::Dict(dict::Effect::Put { pairs }));
+            let until = dict::Until::each(self.deadlines.into_iter());
+            perform(&Effect::Dict(dict::Effect::Put { pairs, until }));
         }
         if !self.scores.is_empty() {
             perform(&Effect::ScoredSet(scored_set::Effect::Put { items: self.scores }));

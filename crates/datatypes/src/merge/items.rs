@@ -42,7 +42,7 @@ pub(super) fn items<'a>(effect: &'a Effect<'_>) -> Vec<Item<'a>> {
     match effect {
         Effect::Register(register::Effect::Set { .. }) => vec![Item::Value],
         Effect::Key(key::Effect::Restore(_)) if lasting_kind(effect).is_some() => vec![Item::Value],
-        Effect::Dict(dict::Effect::Put { pairs }) => {
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => {
             let fields: BTreeSet<&[u8]> = pairs.pairs().map(|(field, _)| field).collect();
             fields.into_iter().map(Item::Field).collect()
         }
@@ -104,7 +104,7 @@ pub(super) fn is_no_number(value: &[u8]) -> bool {
 /// The value of a field that an effect writes or puts.
 pub(super) fn field_in<'e>(effect: &'e Effect<'_>, field: &[u8]) -> Option<Cow<'e, [u8]>> {
     match effect {
-        Effect::Dict(dict::Effect::Put { pairs }) => {
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => {
             pairs.pairs().filter(|(other, _)| *other == field).last().map(|(_, value)| Cow::Borrowed(value))
         }
         effect => restored(effect).and_then(|value| restored_field(&value, field)).map(Cow::Owned),
@@ -118,7 +118,7 @@ pub(super) fn says<'e>(effect: &'e Effect<'_>, item: Item<'_>) -> Option<Said<'e
         (Item::Value, Effect::Key(key::Effect::Restore(cell))) => {
             lasting_kind(effect).map(|_| Said::Cell(cell))
         }
-        (Item::Field(field), Effect::Dict(dict::Effect::Put { pairs })) => {
+        (Item::Field(field), Effect::Dict(dict::Effect::Put { pairs, .. })) => {
             pairs.pairs().filter(|(other, _)| *other == field).last().map(|(_, value)| Said::Bytes(value))
         }
         (Item::Score(member), Effect::ScoredSet(scored_set::Effect::Put { items })) => {

@@ -195,7 +195,7 @@ impl Base<'_, '_> {
         let (mut fields, mut members) = (BTreeSet::new(), BTreeSet::new());
         for other in &self.effects[self.first_unseen..] {
             match (value, other) {
-                (Value::Dict(held), Effect::Dict(dict::Effect::Put { pairs })) => {
+                (Value::Dict(held), Effect::Dict(dict::Effect::Put { pairs, .. })) => {
                     fields.extend(pairs.pairs().map(|(field, _)| field).filter(|field| held.contains(field)));
                 }
                 (Value::ScoredSet(held), Effect::ScoredSet(scored_set::Effect::Put { items })) => {

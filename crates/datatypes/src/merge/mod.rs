@@ -11,7 +11,7 @@
 //!   register (appended bytes, bits, floating-point sums, HyperLogLogs) come on top as they are, in their order.
 //! - A member is there if a live addition of it is.
 //! - A list's elements are pushed, removed and replaced by identity; see [`line`](self) and [`Trace`].
-//! - A deadline is what the last live write of it says.
+//! - A deadline, of a key or of a field, is what the last live write of it says. Who writes a field says its deadline, too.
 //!
 //! An effect that observed all before it is performed as [`apply`] does. Nothing is kept in the state for any of this:
 //! who performed what lives in the sequence, as long as something that has not observed it may come.
@@ -382,7 +382,7 @@ fn deadline_before(cell: &Cell, effect: &Effect<'_>) -> u64 {
 pub fn lasting_kind(effect: &Effect<'_>) -> Option<Kind> {
     let removes = matches!(
         effect,
-        Effect::Dict(dict::Effect::Remove { .. })
+        Effect::Dict(dict::Effect::Remove { .. } | dict::Effect::SetDeadline { .. })
             | Effect::Set(set::Effect::Remove { .. })
             | Effect::ScoredSet(scored_set::Effect::Remove { .. })
             | Effect::List(
@@ -416,14 +416,16 @@ fn again(new: &mut Cell, among: &Among<'_, '_>, effects: &[(usize, &Effect<'_>)]
     }
 }
 
-/// True for an effect that does the same whatever it observed: it only adds, to a key of its type.
+/// True for an effect that does the same whatever it observed: it only adds, to a key of its type, or says a deadline.
 pub fn stands_alone(cell: &Cell, effect: &Effect<'_>) -> bool {
     let adds = match effect {
         Effect::Key(effect) => {
             return matches!(effect, key::Effect::SetDeadline(_) | key::Effect::Resolve { .. });
         }
         Effect::Register(effect) => matches!(effect, register::Effect::Add { .. }) || effect.is_edit(),
-        Effect::Dict(effect) => matches!(effect, dict::Effect::Add { .. }),
+        Effect::Dict(effect) => {
+            matches!(effect, dict::Effect::Add { .. } | dict::Effect::SetDeadline { .. })
+        }
         Effect::Set(effect) => matches!(effect, set::Effect::Add { .. }),
         Effect::ScoredSet(effect) => matches!(effect, scored_set::Effect::Add { .. }),
         Effect::List(effect) => matches!(effect, list::Effect::Push { .. }),

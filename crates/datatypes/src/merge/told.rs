@@ -52,7 +52,7 @@ fn told(effect: &Effect<'_>) -> Vec<u8> {
         Effect::Key(key::Effect::Delete) | Effect::Register(register::Effect::Delete) => name("DEL"),
         Effect::Register(register::Effect::Add { by }) => name(&format!("INCRBY {by}")),
         Effect::Register(edit) => register_words(edit, &mut words),
-        Effect::Dict(dict::Effect::Put { pairs }) => {
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => {
             name("HSET");
             words.extend(pairs.iter().map(<[u8]>::to_vec));
         }

@@ -18,7 +18,7 @@ pub(super) fn resets_element(effect: &Effect<'_>, element: &[u8]) -> bool {
     match effect {
         Effect::Set(set::Effect::Remove { members }) => members.iter().any(|member| member == element),
         Effect::Dict(dict::Effect::Remove { fields }) => fields.iter().any(|field| field == element),
-        Effect::Dict(dict::Effect::Put { pairs }) => pairs.pairs().any(|(field, _)| field == element),
+        Effect::Dict(dict::Effect::Put { pairs, .. }) => pairs.pairs().any(|(field, _)| field == element),
         Effect::ScoredSet(scored_set::Effect::Remove { members }) => {
             members.iter().any(|member| member == element)
         }
@@ -38,10 +38,16 @@ pub(super) fn live_part<'e>(among: &Among<'_, 'e>, place: usize) -> Option<Effec
             let members = Items::collect(members.iter().filter(|member| !dead(member)));
             (!members.is_empty()).then_some(Effect::Set(set::Effect::Add { members }))?
         }
-        Effect::Dict(dict::Effect::Put { pairs }) => {
-            let live = pairs.pairs().filter(|(field, _)| !dead(field));
-            let pairs = Items::collect(live.flat_map(|(field, value)| [field, value]));
-            (!pairs.is_empty()).then_some(Effect::Dict(dict::Effect::Put { pairs }))?
+        Effect::Dict(put @ dict::Effect::Put { .. }) => {
+            let live: Vec<(&[u8], &[u8], u64)> = put.written().filter(|(field, ..)| !dead(field)).collect();
+            let pairs = Items::collect(live.iter().flat_map(|(field, value, _)| [*field, *value]));
+            let until = dict::Until::each(live.iter().map(|(.., at)| *at));
+            (!pairs.is_empty()).then_some(Effect::Dict(dict::Effect::Put { pairs, until }))?
+        }
+        Effect::Dict(dict::Effect::SetDeadline { fields, at_millis }) => {
+            let fields = Items::collect(fields.iter().filter(|field| !dead(field)));
+            let at_millis = *at_millis;
+            (!fields.is_empty()).then_some(Effect::Dict(dict::Effect::SetDeadline { fields, at_millis }))?
         }
         Effect::Dict(dict::Effect::Add { field, .. }) if dead(field) => return None,
         Effect::ScoredSet(scored_set::Effect::Put { items }) => {
@@ -130,9 +136,10 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
             let members = Items::collect(members.iter().filter(|member| !kept(member)));
             return apply::<true>(cell, &Effect::Set(set::Effect::Remove { members }));
         }
-        Effect::Dict(dict::Effect::Put { pairs }) => {
-            let written: BTreeMap<&[u8], &[u8]> = pairs.pairs().collect();
-            fields(among, written.into_iter().map(|(field, value)| (field, Some(value))))
+        Effect::Dict(put @ dict::Effect::Put { .. }) => {
+            let written: BTreeMap<&[u8], (&[u8], u64)> =
+                put.written().map(|(field, value, at)| (field, (value, at))).collect();
+            fields(among, written.into_iter().map(|(field, written)| (field, Some(written))))
         }
         Effect::Dict(dict::Effect::Remove { fields: removed }) => {
             fields(among, removed.iter().map(|field| (field, None)))
@@ -157,25 +164,37 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
 }
 
 /// Fields that are written or removed: on top of what is written, or of what was written concurrently to a removal, come
-/// the concurrent additions.
+/// the concurrent additions. The deadline is what was said last of those that stay.
 fn fields<'a>(
     among: &Among<'_, '_>,
-    written: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    written: impl Iterator<Item = (&'a [u8], Option<(&'a [u8], u64)>)>,
 ) -> Vec<Effect<'static>> {
     let whole = concurrent_whole(among);
-    let (mut put, mut gone) = (Vec::new(), Vec::new());
+    let (mut put, mut deadlines, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for (field, value) in written {
-        let mut left: Option<Vec<u8>> = value.map(<[u8]>::to_vec);
+        let (mut left, mut deadline) = match value {
+            Some((value, at)) => (Some(value.to_vec()), at),
+            None => {
+                let said = |other: &Effect<'_>| match other {
+                    Effect::Dict(effect) => effect.value_of(field).map(|(value, _)| value.to_vec()),
+                    _ => None,
+                };
+                let writes = concurrent_on(among, field).filter_map(said).last();
+                let whole_field = || of_whole(among, &whole, field, |value| restored_field(value, field));
+                (writes.or_else(whole_field), 0)
+            }
+        };
         if value.is_none() {
-            let writes = concurrent_on(among, field).filter_map(|other| match other {
-                Effect::Dict(dict::Effect::Put { pairs }) => {
-                    pairs.pairs().filter(|(f, _)| *f == field).last().map(|(_, value)| value.to_vec())
-                }
+            let whole_deadline = |value: &Value| match value {
+                Value::Dict(fields) => Some(fields.deadline(field)),
                 _ => None,
-            });
-            left = writes
-                .last()
-                .or_else(|| of_whole(among, &whole, field, |value| restored_field(value, field)));
+            };
+            let before = of_whole(among, &whole, field, whole_deadline).unwrap_or(0);
+            let said = |other: &Effect<'_>| match other {
+                Effect::Dict(effect) => effect.deadline_of(field),
+                _ => None,
+            };
+            deadline = concurrent_on(among, field).filter_map(said).last().unwrap_or(before);
         }
         for other in concurrent_on(among, field) {
             let Effect::Dict(dict::Effect::Add { field: other, by }) = other else { continue };
@@ -186,13 +205,17 @@ fn fields<'a>(
             }
         }
         match left {
-            Some(value) => put.extend([field.to_vec(), value]),
+            Some(value) => {
+                put.extend([field.to_vec(), value]);
+                deadlines.push(deadline);
+            }
             None => gone.push(field),
         }
     }
     let pairs = Items::collect(put.iter().map(Vec::as_slice));
+    let until = dict::Until::each(deadlines.into_iter());
     let gone = Items::collect(gone.into_iter());
-    [dict::Effect::Put { pairs }, dict::Effect::Remove { fields: gone }].map(Effect::Dict).into()
+    [dict::Effect::Put { pairs, until }, dict::Effect::Remove { fields: gone }].map(Effect::Dict).into()
 }
 
 /// The same of scores.

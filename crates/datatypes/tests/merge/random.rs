@@ -145,13 +145,15 @@ fn fields_are_registers_each_by_itself() {
         let mut wanted: BTreeMap<Vec<u8>, (i64, i64)> = BTreeMap::new();
         for place in 0..history.0.len() {
             let kills = |field: &[u8], effect: &Effect<'_>| match effect {
-                Effect::Dict(dict::Effect::Put { pairs }) => pairs.pairs().any(|(other, _)| other == field),
+                Effect::Dict(dict::Effect::Put { pairs, .. }) => {
+                    pairs.pairs().any(|(other, _)| other == field)
+                }
                 Effect::Dict(dict::Effect::Remove { fields }) => fields.iter().any(|other| other == field),
                 effect => resets_all(effect),
             };
             let lives = |field: &[u8]| !history.is_killed(place, |effect| kills(field, effect));
             match history.effect(place) {
-                Effect::Dict(dict::Effect::Put { pairs }) => {
+                Effect::Dict(dict::Effect::Put { pairs, .. }) => {
                     for (field, value) in pairs.pairs().filter(|(field, _)| lives(field)) {
                         let value = register::parse_integer(value).expect("numbers only");
                         wanted.entry(field.to_vec()).or_default().0 = value;
@@ -176,6 +178,63 @@ fn fields_are_registers_each_by_itself() {
             wanted.into_iter().map(|(f, (base, sum))| (f, base + sum)).collect();
         assert_eq!(found, wanted, "seed {seed}: {:?}", history.0);
     }
+}
+
+/// The deadline of a field that is there is what the last effect says that nobody who had observed it replaced: whoever
+/// writes the field says one, too.
+#[test]
+fn a_deadline_of_a_field_is_what_was_said_of_it_last() {
+    const COMMANDS: &[&str] = &[
+        "HSET f ?",
+        "HSET f ? g ?",
+        "HSETAT 4000 f ?",
+        "HSETAT 5000 g ? f ?",
+        "HSETKEEP f ? g ?",
+        "HEXPIREAT 6000 f",
+        "HEXPIREAT 7000 f g",
+        "HPERSIST f",
+        "HDEL f",
+        "DEL",
+    ];
+    let (mut dated, mut undated) = (0, 0);
+    for seed in 0..3000 {
+        let history = history(seed, COMMANDS, 14);
+        let mut wanted: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for place in 0..history.0.len() {
+            let Effect::Dict(effect) = history.effect(place) else { continue };
+            let said: Vec<(Vec<u8>, u64)> = match &effect {
+                dict::Effect::Put { pairs, until } => {
+                    let fields = pairs.pairs().map(|(field, _)| field.to_vec()).enumerate();
+                    fields.map(|(at, field)| (field, until.of(at))).collect()
+                }
+                dict::Effect::SetDeadline { fields, at_millis } => {
+                    fields.iter().map(|field| (field.to_vec(), *at_millis)).collect()
+                }
+                _ => Vec::new(),
+            };
+            for (field, at) in said {
+                let kills = |effect: &Effect<'_>| match effect {
+                    Effect::Dict(dict::Effect::Put { pairs, .. }) => {
+                        pairs.pairs().any(|(other, _)| other == field)
+                    }
+                    Effect::Dict(dict::Effect::Remove { fields }) => {
+                        fields.iter().any(|other| other == field)
+                    }
+                    effect => resets_all(effect),
+                };
+                if !history.is_killed(place, kills) {
+                    wanted.insert(field, at);
+                }
+            }
+        }
+        if let Some(Value::Dict(dict)) = &history.all().value {
+            for (field, _) in dict.iter() {
+                assert_eq!(dict.deadline(field), wanted[field], "seed {seed}: {:?}", history.0);
+                *(if dict.deadline(field) == 0 { &mut undated } else { &mut dated }) += 1;
+            }
+        }
+    }
+    assert!(dated > 500 && undated > 500, "both must come: {dated}, {undated}");
 }
 
 fn elements(cell: &Cell) -> Vec<Vec<u8>> {

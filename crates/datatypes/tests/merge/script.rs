@@ -99,7 +99,10 @@ impl History {
 fn moved(word: &str, bytes: &[&[u8]]) -> Cell {
     let items = Items::Slices(bytes);
     let effect = match word {
-        "MOVEHASH" => Effect::Dict(dict::Effect::Put { pairs: items }),
+        "MOVEHASH" => Effect::Dict(dict::Effect::put(items)),
+        "MOVEDATED" => {
+            Effect::Dict(dict::Effect::Put { until: dict::Until::each([6500].into_iter()), pairs: items })
+        }
         "MOVESET" => Effect::Set(set::Effect::Add { members: items }),
         "MOVELIST" => Effect::List(list::Effect::Push { end: list::End::Back, values: items }),
         "MOVESCORES" => {
@@ -147,10 +150,26 @@ fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> O
         }),
         "PERSIST" => Operation::Key(key::Operation::Persist),
         "MOVEAWAY" => Operation::Key(key::Operation::Take),
-        "MOVEHERE" | "MOVEHASH" | "MOVESET" | "MOVELIST" | "MOVESCORES" => {
+        "MOVEHERE" | "MOVEHASH" | "MOVEDATED" | "MOVESET" | "MOVELIST" | "MOVESCORES" => {
             Operation::Key(key::Operation::Restore(restored.into()))
         }
         "HSET" => Operation::Dict(dict::Operation::Put { pairs: rest(), reply: dict::PutReply::Added }),
+        "HSETAT" => Operation::Dict(dict::Operation::PutUntil {
+            pairs: Items::Slices(&bytes[2..]),
+            condition: dict::PutCondition::Always,
+            deadline: Deadline::At { millis: number(1) as u64 },
+        }),
+        "HSETKEEP" => Operation::Dict(dict::Operation::PutUntil {
+            pairs: rest(),
+            condition: dict::PutCondition::Always,
+            deadline: Deadline::Keep,
+        }),
+        "HEXPIREAT" => Operation::Dict(dict::Operation::ExpireAt {
+            fields: Items::Slices(&bytes[2..]),
+            at_millis: number(1) as u64,
+            condition: key::ExpireCondition::default(),
+        }),
+        "HPERSIST" => Operation::Dict(dict::Operation::Persist { fields: rest() }),
         "HDEL" => Operation::Dict(dict::Operation::Delete { fields: rest() }),
         "HINCRBY" => Operation::Dict(dict::Operation::Increment { field: bytes[1], by: number(2) }),
         "SADD" => Operation::Set(set::Operation::Add { members: rest() }),
@@ -200,7 +219,12 @@ pub fn told(cell: &Cell) -> String {
         None => return "nothing".into(),
         Some(Value::Register(register)) => register.with_bytes(|bytes| text(bytes)),
         Some(Value::Dict(dict)) => {
-            let pairs = dict.iter().map(|(field, value)| format!("{}={}", text(field), text(value)));
+            let until = |field| match dict.deadline(field) {
+                0 => String::new(),
+                at => format!("until{at}"),
+            };
+            let pairs =
+                dict.iter().map(|(field, value)| format!("{}={}{}", text(field), text(value), until(field)));
             format!("{{{}}}", joined(pairs.collect(), true))
         }
         Some(Value::Set(set)) => format!("{{{}}}", joined(set.iter().map(|m| text(&m)).collect(), true)),

@@ -245,6 +245,36 @@ pub fn dict_operation() -> impl Strategy<Value = dict::Operation<'static>> {
             values: chosen.is_some_and(|(_, values)| values),
         }),
         2 => (word(), long_double()).prop_map(|(field, by)| O::IncrementFloat { field, by }),
+        8 => dict_deadline_operation(),
+    ]
+}
+
+/// On the deadlines of fields; one of them has passed.
+fn dict_deadline_operation() -> impl Strategy<Value = dict::Operation<'static>> {
+    use dict::{Operation as O, PutCondition as P};
+    use key::{ExpireCondition as C, TimeFormat as F};
+    let none = C::default();
+    let conditions = [
+        none,
+        C { if_none: true, ..none },
+        C { if_some: true, ..none },
+        C { if_later: true, ..none },
+        C { if_earlier: true, ..none },
+    ];
+    let at = || select(&[500, 2000, 3000][..]);
+    let deadline =
+        prop_oneof![deadline(), Just(register::Deadline::At { millis: 500 }), deadline(), deadline()];
+    prop_oneof![
+        3 => (items(1..4), at(), select(conditions.to_vec()))
+            .prop_map(|(fields, at_millis, condition)| O::ExpireAt { fields, at_millis, condition }),
+        1 => (items(1..4), select(&[F::SecondsLeft, F::MillisLeft, F::SecondsAt, F::MillisAt][..]))
+            .prop_map(|(fields, format)| O::Deadlines { fields, format }),
+        1 => items(1..4).prop_map(|fields| O::Persist { fields }),
+        2 => (items(1..4), select(&[0, 500, 2000, 3000][..]))
+            .prop_map(|(fields, at_millis)| O::GetAndExpire { fields, at_millis }),
+        1 => items(1..4).prop_map(|fields| O::GetAndDelete { fields }),
+        4 => (pairs(), select(&[P::Always, P::Always, P::IfAbsent, P::IfPresent][..]), deadline)
+            .prop_map(|(pairs, condition, deadline)| O::PutUntil { pairs, condition, deadline }),
     ]
 }
 
@@ -532,7 +562,13 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         .prop_map(Effect::Register)
         .boxed(),
         Kind::Dict => prop_oneof![
-            pairs().prop_map(|pairs| dict::Effect::Put { pairs }),
+            pairs().prop_map(dict::Effect::put),
+            (pairs(), vec(select(&[0, 2000, 3000][..]), 0..4)).prop_map(|(pairs, deadlines)| {
+                let each = (0..pairs.len() / 2).map(|place| deadlines.get(place).copied().unwrap_or(0));
+                dict::Effect::Put { until: dict::Until::each(each), pairs }
+            }),
+            (items(0..4), select(&[0, 2000, 3000][..]))
+                .prop_map(|(fields, at_millis)| dict::Effect::SetDeadline { fields, at_millis }),
             items(0..4).prop_map(|fields| dict::Effect::Remove { fields }),
             (word(), summand()).prop_map(|(field, by)| dict::Effect::Add { field, by }),
         ]

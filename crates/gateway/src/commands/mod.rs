@@ -9,6 +9,7 @@ mod configuration;
 pub(crate) mod conflicts;
 pub(crate) mod connection;
 mod diagnosis;
+pub(crate) mod field_expiry;
 pub(crate) mod geo;
 mod geo_search;
 pub(crate) mod hashes;

@@ -55,7 +55,8 @@ pub(crate) fn restore<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         Refusal::Footer => Error::err("DUMP payload version or checksum are wrong"),
         Refusal::Format => Error::err("Bad data format"),
     })?;
-    if expires_at != 0 && expires_at <= call.now_millis {
+    let restored = Cell { value: Some(value), expires_at };
+    if restored.is_expired(call.now_millis) {
         // It has expired already: nothing is left to write.
         let (operation, combine) = match options.replace {
             true => (key::Operation::Delete, Combine::Status),
@@ -64,7 +65,7 @@ pub(crate) fn restore<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         let step = Step::Key(call.on(call.bytes(1), Operation::Key(operation)));
         return Ok(Plan::Many { steps: vec![step], combine });
     }
-    let cell = turns::encoded(&Cell { value: Some(value), expires_at })?;
+    let cell = turns::encoded(&restored.living(call.now_millis))?;
     call.one(Operation::Key(match options.replace {
         true => key::Operation::Restore(cell.into()),
         false => key::Operation::RestoreAbsent(cell.into()),

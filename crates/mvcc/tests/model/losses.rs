@@ -165,7 +165,7 @@ fn of_field(number: &[u8], random: &mut Rng) -> Vec<u8> {
         6 => {
             let mut cell = datatypes::Cell::default();
             let pairs = Items::two(b"f", b"words");
-            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::Put { pairs }));
+            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::put(pairs)));
             cell.encode(&mut whole);
             Operation::Key(key::Operation::Restore(whole.as_slice().into()))
         }

@@ -99,7 +99,7 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
         })
     };
     let mut hash = Vec::new();
-    let operation = match random.u32(..29) {
+    let operation = match random.u32(..32) {
         0..5 => push,
         5 | 6 => Operation::List(list::Operation::Pop { end, count: None }),
         7 => Operation::List(list::Operation::Put { index: 0, value: number }),
@@ -129,10 +129,20 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
         27 => {
             let pairs = Items::two(b"f", number);
             let mut cell = Cell::default();
-            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::Put { pairs }));
+            datatypes::apply::<false>(&mut cell, &Effect::Dict(dict::Effect::put(pairs)));
             cell.encode(&mut hash);
             Operation::Key(key::Operation::Restore(hash.as_slice().into()))
         }
+        29 => Operation::Dict(dict::Operation::ExpireAt {
+            fields: Items::one(b"f"),
+            at_millis: 8000,
+            condition: Default::default(),
+        }),
+        30 => Operation::Dict(dict::Operation::PutUntil {
+            pairs: Items::two(b"f", number),
+            condition: dict::PutCondition::Always,
+            deadline: register::Deadline::At { millis: 7000 },
+        }),
         _ => push,
     };
     let mut bytes = Vec::new();

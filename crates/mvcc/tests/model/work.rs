@@ -32,9 +32,9 @@ const SCRIPTS: &[(&str, Script)] = &[
         _ => Effect::Set(set::Effect::Add { members: Items::one(text) }),
     }),
     ("fields", |number, text| match number % 5 {
-        0 | 1 => Effect::Dict(dict::Effect::Put { pairs: Items::two(b"hot", text) }),
+        0 | 1 => Effect::Dict(dict::Effect::put(Items::two(b"hot", text))),
         2 => Effect::Dict(dict::Effect::Add { field: b"hot", by: 1 }),
-        3 => Effect::Dict(dict::Effect::Put { pairs: Items::two(text, text) }),
+        3 => Effect::Dict(dict::Effect::put(Items::two(text, text))),
         _ => Effect::Dict(dict::Effect::Remove { fields: Items::one(b"hot") }),
     }),
     ("scores", |number, text| match number % 4 {

@@ -364,13 +364,14 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     /// leaps is enough to wait for, and where nothing comes to rest there is nothing to say of convergence.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, Keyset, LostDisks,
-            OneClockLeaps, Reconfiguration, SharedThreads,
+            BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, FieldExpiry, Keyset,
+            LostDisks, OneClockLeaps, Reconfiguration, SharedThreads,
         };
         const LACKS: &[Feature] = &[
             ClockLeaps,
             OneClockLeaps,
             Expiry,
+            FieldExpiry,
             BlindExpiry,
             LostDisks,
             EverySecond,

@@ -246,13 +246,14 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
     /// Deadlines compare with clocks that the checker does not know. One clock that leaps is enough to wait for.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, Eviction, Expiry, FadingRegions, Keyset, OneClockLeaps, Reconfiguration,
-            SharedThreads,
+            BlindExpiry, Eviction, Expiry, FadingRegions, FieldExpiry, Keyset, OneClockLeaps,
+            Reconfiguration, SharedThreads,
         };
         const LACKS: &[Feature] = &[
             SharedThreads,
             Eviction,
             Expiry,
+            FieldExpiry,
             BlindExpiry,
             OneClockLeaps,
             Keyset,

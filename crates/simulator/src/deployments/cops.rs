@@ -152,6 +152,7 @@ const LACKS: &[Feature] = &[
     Feature::ClockLeaps,
     Feature::OneClockLeaps,
     Feature::Expiry,
+    Feature::FieldExpiry,
     Feature::BlindExpiry,
     Feature::Keyset,
     Feature::Reconfiguration,

@@ -46,12 +46,13 @@ impl Deployment for SoloDeployment {
     /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, Interactive, Keyset, LostDisks,
-            Reconfiguration,
+            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, FieldExpiry, Interactive, Keyset,
+            LostDisks, Reconfiguration,
         };
         &[
             Interactive,
             Expiry,
+            FieldExpiry,
             BlindExpiry,
             LostDisks,
             EverySecond,

@@ -227,8 +227,19 @@ impl Deployment for TardisDeployment {
     /// Deadlines compare with clocks that the checker does not know; a lost disk is not survived yet.
     fn lacks(&self) -> &[Feature] {
         use Feature::{
-            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, Keyset, LostDisks, Reconfiguration,
+            BlindExpiry, Contexts, EverySecond, Eviction, Expiry, FieldExpiry, Keyset, LostDisks,
+            Reconfiguration,
         };
-        &[Expiry, BlindExpiry, LostDisks, EverySecond, Keyset, Reconfiguration, Contexts, Eviction]
+        &[
+            Expiry,
+            FieldExpiry,
+            BlindExpiry,
+            LostDisks,
+            EverySecond,
+            Keyset,
+            Reconfiguration,
+            Contexts,
+            Eviction,
+        ]
     }
 }

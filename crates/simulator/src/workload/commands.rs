@@ -26,6 +26,11 @@ fn script(kind: Kind, is_plain: bool) -> Option<&'static str> {
             "local v = redis.call('GET', KEYS[1]) if v then redis.call('SET', KEYS[2], ARGV[1], 'PXAT', ARGV[2])
              else redis.call('DEL', KEYS[2]) end return v"
         }
+        Kind::Fields => {
+            "local v = redis.call('HGET', KEYS[1], ARGV[3])
+             if v then redis.call('HSETEX', KEYS[2], 'PXAT', ARGV[2], 'FIELDS', 1, ARGV[3], v)
+             else redis.call('HDEL', KEYS[2], ARGV[3]) end return v"
+        }
         Kind::Counter => {
             "local n = redis.call('INCRBY', KEYS[1], ARGV[2]) redis.call('INCRBY', KEYS[2], n % 5 - 2) return n"
         }
@@ -84,7 +89,7 @@ impl Workload {
         }
         self.next_value += 1;
         let deadline = wall / 1_000 + random.u64(..3_000);
-        let number = if kind == Kind::Fleeting { deadline } else { random.u64(..10) };
+        let number = if kind.vanishes() { deadline } else { random.u64(..10) };
         let element = String::from_utf8_lossy(element(random)).into_owned();
         let mut arguments = vec![format!("v{}", self.next_value), number.to_string(), element];
         let (name, text) = match random.u32(..8) {

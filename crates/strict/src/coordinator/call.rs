@@ -66,14 +66,30 @@ impl Call {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
         let unread = self.unread(&operation, may_expire)?;
         let result = result_unread(&operation, self.blind, now_millis, random);
-        // A deadline that has passed deletes; one that has not must not pass before the commit.
-        let deadline = deadline_set(&unread).unwrap_or(0);
-        let is_over = deadline != 0 && deadline <= now_millis;
-        let (effect, expires_at) = if is_over { (Effect::DELETE, 0) } else { (unread, deadline) };
+        // What has passed of the deadlines deletes; what has not must not pass before the commit.
+        let (effect, expires_at) = settled(unread, now_millis);
         let effect = Some(encoded(&effect));
         let invoked = Invoked { key: self.key.clone(), operation: None, effect, observed: None };
         Some(Done { result, invoked, expires_at })
     }
+}
+
+/// An effect that was evaluated on nothing, without what has expired of what it writes; and the first deadline that it sets,
+/// in milliseconds since 1970, 0 for none.
+fn settled(effect: Effect<'_>, now_millis: u64) -> (Effect<'_>, u64) {
+    let deadline = deadline_set(&effect).unwrap_or(0);
+    if deadline == 0 || deadline > now_millis {
+        return (effect, deadline);
+    }
+    let Effect::Key(key::Effect::Restore(bytes)) = &effect else { return (Effect::DELETE, 0) };
+    let Ok(cell) = Cell::decode(&mut Reader::new(bytes)) else { return (Effect::DELETE, 0) };
+    let living = cell.living(now_millis);
+    if living.value.is_none() {
+        return (Effect::DELETE, 0);
+    }
+    let mut bytes = Vec::new();
+    living.encode(&mut bytes);
+    (Effect::Key(key::Effect::Restore(bytes.into())), living.next_deadline(now_millis))
 }
 
 /// The effect that an operation has in every state, if nobody asks for more: it is blind, or reveals nothing.

@@ -3,6 +3,7 @@
 //! the key asks for it next.
 
 use super::steps::Steps;
+use crate::Invoked;
 use datatypes::Effect;
 use mvcc::{Record, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,9 @@ impl Own {
     pub fn of(steps: &Steps) -> Self {
         let mut own = Own::default();
         let expired = steps.expiries.iter();
-        own.keys.extend(expired.map(|(key, (shard, _))| ((**key).into(), (*shard, false))));
+        let may_exist = |invoked: &Invoked| !matches!(invoked.effect(), Ok(Some(Effect::DELETE)));
+        own.keys
+            .extend(expired.map(|(key, (shard, invoked))| ((**key).into(), (*shard, may_exist(invoked)))));
         for (step, done) in steps.done() {
             let shard = step.call.shard;
             if step.call.is_flush() {

@@ -35,8 +35,9 @@ pub struct Answer {
     /// The effect to commit, in its binary form.
     pub effect: Option<Box<[u8]>>,
     pub observed: Observed,
-    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
-    pub expired: bool,
+    /// The deletion of what had expired of the key, in its binary form: it must commit with the transaction
+    /// (Corrections 69).
+    pub expiry: Option<Box<[u8]>>,
     /// The transaction must commit before this, in milliseconds since 1970; 0 for no limit.
     pub expires_at: u64,
 }
@@ -407,11 +408,13 @@ impl Steps {
     pub fn take(&mut self, index: usize, answer: Answer) {
         let Some(step) = self.list.get(index) else { return };
         let (key, shard) = (&step.call.key, step.call.shard);
-        if answer.expired && !self.expiries.contains_key(key) {
+        if let Some(expiry) = &answer.expiry
+            && !self.expiries.contains_key(key)
+        {
             let deletion = Invoked {
                 key: key.clone(),
                 operation: Some(whole_key()),
-                effect: Some(encoded(&Effect::DELETE)),
+                effect: Some(expiry.clone()),
                 observed: Some(answer.observed.clone()),
             };
             self.expiries.insert(key.clone(), (shard, deletion));
@@ -578,7 +581,8 @@ mod tests {
 
     fn answer(effect: Option<&Effect<'_>>, expired: bool) -> Answer {
         let observed = Observed::new(crate::validation::Stamp::ZERO, []);
-        Answer { result: ReplyBuf::new(), effect: effect.map(encoded), observed, expired, expires_at: 0 }
+        let expiry = expired.then(|| encoded(&Effect::DELETE));
+        Answer { result: ReplyBuf::new(), effect: effect.map(encoded), observed, expiry, expires_at: 0 }
     }
 
     #[test]

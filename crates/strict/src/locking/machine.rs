@@ -44,7 +44,7 @@ wire_enum!(Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     pub result: ReplyBuf,
-    /// The key had expired: in the entry its deletion comes before the command's effect.
+    /// Something had expired of the key: in the entry its deletion comes before the command's effect.
     pub expired: bool,
 }
 wire_struct!(Told { result, expired });
@@ -89,12 +89,14 @@ pub struct Evaluation {
     pub effect: Option<Box<[u8]>>,
     /// The log's index of the key's newest effect; 0 for an absent key.
     pub version: u64,
-    /// The key's deadline, in milliseconds since 1970, 0 for none: the transaction must commit below it.
+    /// The first deadline of the key or of a field, in milliseconds since 1970, 0 for none: the transaction must commit below
+    /// it.
     pub expires_at: u64,
-    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
-    pub expired: bool,
+    /// The deletion of what had expired of the key, in its binary form: it must commit with the transaction
+    /// (Corrections 69).
+    pub expiry: Option<Box<[u8]>>,
 }
-wire_struct!(Evaluation { result, effect, version, expires_at, expired });
+wire_struct!(Evaluation { result, effect, version, expires_at, expiry });
 
 /// An operation to evaluate.
 pub(super) struct Question<'q> {
@@ -114,12 +116,21 @@ impl<'q> Question<'q> {
     /// What the operation comes to on a state of this version, which may have expired.
     fn on(&self, cell: &Cell, version: u64, random: &mut Rng) -> Evaluation {
         let (mut result, now_millis) = (ReplyBuf::new(), self.now_millis);
-        let expired = cell.is_expired(now_millis);
-        let cell = if expired { &Cell::ABSENT } else { cell };
-        let effect = prepare(cell, self.operation, &mut Context { now_millis, random }, &mut result);
+        let (expiry, cell) = (cell.expiry(now_millis), cell.living(now_millis));
+        let effect = prepare(&cell, self.operation, &mut Context { now_millis, random }, &mut result);
         let effect = effect.map(|effect| encoded(&effect));
         // The transaction's own deadlines count too: what it saw must be true when it commits.
-        Evaluation { result, effect, version, expires_at: cell.expires_at, expired }
+        let (expires_at, expiry) = (cell.next_deadline(0), expiry.as_ref().map(encoded));
+        Evaluation { result, effect, version, expires_at, expiry }
+    }
+}
+
+/// What has expired is deleted before anything else is done.
+fn put_first<'e>(own: &mut Vec<Effect<'e>>, expiry: Option<&Effect<'e>>) {
+    if let Some(expiry) = expiry
+        && own.first() != Some(expiry)
+    {
+        own.insert(0, expiry.clone());
     }
 }
 
@@ -181,9 +192,9 @@ impl Machine {
         let Outcome::Committed { at, part } = self.outcomes.get(&id)? else { return None };
         let mut invocations = part.invocations.iter();
         let evaluation = |Told { result, expired }: &Told| {
-            let invoked = invocations.nth(usize::from(*expired));
-            let (result, effect) = (result.clone(), invoked.and_then(|invoked| invoked.effect.clone()));
-            Evaluation { result, effect, version: 0, expires_at: 0, expired: *expired }
+            let mut next = || invocations.next().and_then(|invoked| invoked.effect.clone());
+            let expiry = if *expired { next() } else { None };
+            Evaluation { result: result.clone(), effect: next(), version: 0, expires_at: 0, expiry }
         };
         Some((*at, self.results.get(&id)?.iter().map(evaluation).collect()))
     }
@@ -231,19 +242,19 @@ impl Machine {
         look_at(&mut self.store, question, observed(self.applied))
     }
 
-    /// True if the key has a deadline that has passed, behind what is on its way.
+    /// True if something of the key has a deadline that has passed, behind what is on its way.
     pub(super) fn is_expired(&mut self, key: &[u8], coming: Option<&mut Coming>, now_millis: u64) -> bool {
         let deadline = self.deadline(key, coming);
         deadline.is_ok_and(|deadline| deadline != 0 && deadline <= now_millis)
     }
 
-    /// The key's deadline, likewise, in milliseconds since 1970; 0 for none.
+    /// The first deadline of the key or of a field, likewise, in milliseconds since 1970; 0 for none.
     pub(super) fn deadline(&mut self, key: &[u8], coming: Option<&mut Coming>) -> Result<u64, Malformed> {
         if coming.is_some() {
-            return self.behind(key, coming, &[], |cell| cell.expires_at);
+            return self.behind(key, coming, &[], |cell| cell.next_deadline(0));
         }
         let record = self.store.record(self.store.hash(key), key);
-        Ok(record.map_or(0, |record| record.cell().expires_at))
+        Ok(record.map_or(0, |record| record.cell().next_deadline(0)))
     }
 
     /// A key that has a deadline and that the part writes without having been evaluated there: the coordinator
@@ -274,12 +285,11 @@ impl Machine {
         if own.is_empty() {
             return self.behind(question.key, coming, &own, |cell| question.on(cell, version, random));
         }
-        let expired = self.is_expired(question.key, coming.as_deref_mut(), question.now_millis);
-        if expired && own.first() != Some(&Effect::DELETE) {
-            own.insert(0, Effect::DELETE);
-        }
+        let of = |cell: &Cell| cell.expiry(question.now_millis);
+        let expiry = self.behind(question.key, coming.as_deref_mut(), &[], of)?;
+        put_first(&mut own, expiry.as_ref());
         let found = self.behind(question.key, coming, &own, |cell| question.on(cell, version, random))?;
-        Ok(Evaluation { expired, ..found })
+        Ok(Evaluation { expiry: expiry.as_ref().map(encoded), ..found })
     }
 
     /// The same, and of operations of later steps, each behind those before it.
@@ -295,9 +305,9 @@ impl Machine {
             return Ok((first, Vec::new()));
         }
         let mut own = question.effects()?;
-        if first.expired && own.first() != Some(&Effect::DELETE) {
-            own.insert(0, Effect::DELETE);
-        }
+        let expiry =
+            first.expiry.as_ref().map(|bytes| Effect::decode(&mut Reader::new(bytes))).transpose()?;
+        put_first(&mut own, expiry.as_ref());
         let mut state = self.behind(question.key, coming, &own, Cell::clone)?;
         let mut behind: Vec<(u32, Evaluation)> = Vec::with_capacity(then.len());
         for (step, operation) in then {
@@ -307,7 +317,7 @@ impl Machine {
             }
             let operation = Operation::decode(&mut Reader::new(operation))?;
             let found = Question { operation: &operation, ..*question }.on(&state, first.version, random);
-            behind.push((*step, Evaluation { expired: first.expired, ..found }));
+            behind.push((*step, Evaluation { expiry: first.expiry.clone(), ..found }));
         }
         Ok((first, behind))
     }

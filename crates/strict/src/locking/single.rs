@@ -4,7 +4,6 @@ use super::leader::{claim_of, claim_unread};
 use super::machine::Evaluation;
 use super::message::{Calls, Last, Message};
 use crate::coordinator::unread_effect;
-use crate::part::encoded;
 use crate::validation::Stamp;
 use crate::{Invoked, Part};
 use datatypes::{Claim, Effect, Mode, Operation};
@@ -100,7 +99,7 @@ impl From<Single> for Message {
     }
 }
 
-/// What the operations on these keys change; before each the key's deletion, if it had expired (Corrections 69).
+/// What the operations on these keys change; before each the deletion of what had expired of the key (Corrections 69).
 pub(super) fn part<'k>(
     participants: Vec<u16>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -108,7 +107,7 @@ pub(super) fn part<'k>(
 ) -> Part {
     let invocations = keys.zip(evaluations).flat_map(|(key, evaluation)| {
         let invoked = |effect| Invoked { key: key.into(), operation: None, effect, observed: None };
-        let deletion = evaluation.expired.then(|| invoked(Some(encoded(&Effect::DELETE))));
+        let deletion = evaluation.expiry.clone().map(|expiry| invoked(Some(expiry)));
         deletion.into_iter().chain([invoked(evaluation.effect.clone())])
     });
     let invocations = invocations.collect();

@@ -4,7 +4,6 @@ use super::machine::Evaluation;
 use super::message::Message;
 use super::single::Keys;
 use crate::Part;
-use crate::part::encoded;
 use datatypes::{Cell, Effect, Value, apply};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
@@ -115,10 +114,9 @@ impl Unapplied {
         last.effects.back().map(|(id, _)| *id)
     }
 
-    /// This is to be in the log, behind what is there; first the key's deletion, if it had expired.
+    /// This is to be in the log, behind what is there; first the deletion of what had expired of the key.
     pub(super) fn add(&mut self, id: TransactionId, key: &[u8], evaluation: &Evaluation) {
-        let deletion = evaluation.expired.then(|| encoded(&Effect::DELETE));
-        for effect in deletion.iter().chain(&evaluation.effect) {
+        for effect in evaluation.expiry.iter().chain(&evaluation.effect) {
             self.add_one(id, &key.into(), effect);
         }
     }

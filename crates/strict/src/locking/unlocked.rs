@@ -47,7 +47,7 @@ impl Replica {
         let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
         let part = part(vec![self.shard], std::iter::once(*key), std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
-        let deletes = evaluation.expired && alone;
+        let deletes = evaluation.expiry.is_some() && alone;
         let (step_index, term) = (one.index, leader.term);
         let answer = |evaluation| Message::Executed {
             transaction: id,

@@ -57,12 +57,13 @@ impl Solo {
     ) {
         let record = self.store.record(keyed.hash, keyed.key);
         let cell = record.map_or(&Cell::ABSENT, |record| record.cell());
-        if !cell.is_expired(context.now_millis) {
+        if cell.expiry(context.now_millis).is_none() {
             prepare(cell, &keyed.operation, context, answer.sink(out));
             return;
         }
-        self.expire(now, keyed.hash, keyed.key, out);
-        prepare(&Cell::ABSENT, &keyed.operation, context, answer.sink(out));
+        let living = cell.living(context.now_millis).into_owned();
+        self.settle_expiry(now, context.now_millis, keyed.hash, keyed.key, out);
+        prepare(&living, &keyed.operation, context, answer.sink(out));
     }
 
     #[inline]
@@ -132,7 +133,7 @@ impl Solo {
                 previous = stamp;
                 stamp
             };
-            let expired = cell.is_expired(context.now_millis).then(|| commit(cell, &Effect::DELETE, out));
+            let expired = cell.expiry(context.now_millis).map(|expiry| commit(cell, &expiry, out));
             let effect = prepare(cell, &keyed.operation, context, answer.sink(out));
             let stamp = effect.map(|effect| commit(cell, &effect, out)).or(expired);
             (stamp.is_some(), stamp)
@@ -179,7 +180,7 @@ impl Solo {
         }
     }
 
-    /// Commits the deletion of a key whose deadline has passed at `now_millis` (Corrections 69).
+    /// Commits the deletion of what has expired of a key at `now_millis` (Corrections 69), unless the log is failed.
     pub(super) fn settle_expiry(
         &mut self,
         now: Now,
@@ -188,21 +189,13 @@ impl Solo {
         key: &[u8],
         out: &mut Outputs<'_, Self>,
     ) {
-        if self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis)) {
-            self.expire(now, hash, key, out);
-        }
-    }
-
-    /// Commits the deletion of an expired key, unless the log is failed.
-    pub(super) fn expire(&mut self, now: Now, hash: KeyHash, key: &[u8], out: &mut Outputs<'_, Self>) {
-        if self.fenced {
-            return;
-        }
-        let deadline = self.store.record(hash, key).map_or(0, |record| record.cell().expires_at);
+        let cell = self.store.record(hash, key).map_or(&Cell::ABSENT, |record| record.cell());
+        let Some(expiry) = cell.expiry(now_millis).filter(|_| !self.fenced) else { return };
+        let gone = if expiry == Effect::DELETE { cell.end() } else { 0 };
         let changed = self.keyset.changed;
-        self.commit(now, hash, key, &Effect::DELETE, out);
+        self.commit(now, hash, key, &expiry, out);
         self.keyset.changed = changed;
-        self.keyset.expired_until = self.keyset.expired_until.max(deadline);
+        self.keyset.expired_until = self.keyset.expired_until.max(gone);
     }
 
     /// Removes every key. While snapshots need the keys, each is deleted by itself.

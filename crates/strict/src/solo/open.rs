@@ -31,10 +31,10 @@ pub(super) struct Done {
     /// The operation's binary form, or one that observes as much as its reply revealed; `None` if neither the client nor
     /// the choice of the effect has observed anything.
     observed: Option<Box<[u8]>>,
-    /// The snapshot showed the key expired, which is absent.
-    expired: bool,
-    /// A deadline that the transaction itself had set was over, so the key is deleted before the effect.
-    overdue: bool,
+    /// The deletion of what the snapshot showed expired.
+    expired: Option<Effect<'static>>,
+    /// The deletion, before the effect, of what had a deadline that the transaction itself had set and that was over.
+    overdue: Option<Effect<'static>>,
     /// The binary form of its effect.
     effect: Option<Box<[u8]>>,
     /// What the transaction does to the key without having observed it, this operation included.
@@ -44,7 +44,7 @@ pub(super) struct Done {
 impl Done {
     fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
         let effect = self.effect.as_ref().and_then(|bytes| Effect::decode(&mut Reader::new(bytes)).ok());
-        (self.overdue && effect.is_some()).then_some(Effect::DELETE).into_iter().chain(effect)
+        self.overdue.clone().filter(|_| effect.is_some()).into_iter().chain(effect)
     }
 
     fn observation(&self) -> Observation<'_> {
@@ -58,8 +58,8 @@ impl Done {
 /// What evaluating an operation came to; see the same fields of [`Done`].
 #[derive(Default)]
 struct Prepared {
-    expired: bool,
-    overdue: bool,
+    expired: Option<Effect<'static>>,
+    overdue: Option<Effect<'static>>,
     effect: Option<Box<[u8]>>,
 }
 
@@ -203,30 +203,30 @@ impl Open {
         sink: &mut dyn ReplySink,
     ) -> Prepared {
         self.with_state(keyed.hash, keyed.key, group, |cell, expired| {
-            let overdue = cell.is_expired(context.now_millis);
-            let cell = if overdue { &Cell::ABSENT } else { cell };
-            let effect = prepare(cell, &keyed.operation, context, sink).map(|effect| encoded(&effect));
+            let (overdue, cell) = (cell.expiry(context.now_millis), cell.living(context.now_millis));
+            let effect = prepare(&cell, &keyed.operation, context, sink).map(|effect| encoded(&effect));
             Prepared { expired, overdue, effect }
         })
     }
 
-    /// Calls `read` with a key's state as the transaction sees it, and whether the snapshot shows the key expired,
-    /// which is absent.
+    /// Calls `read` with a key's state as the transaction sees it, and the deletion of what the snapshot shows expired.
     pub(super) fn with_state<R>(
         &self,
         hash: KeyHash,
         key: &[u8],
         group: &mut Group<'_, '_>,
-        read: impl FnOnce(&Cell, bool) -> R,
+        read: impl FnOnce(&Cell, Option<Effect<'static>>) -> R,
     ) -> R {
         let now_millis = self.begun.wall.as_millis();
-        let expired =
-            !self.is_flushed() && self.in_snapshot(hash, key, group, |cell| cell.is_expired(now_millis));
+        let expired = match self.is_flushed() {
+            true => None,
+            false => self.in_snapshot(hash, key, group, |cell| cell.expiry(now_millis)),
+        };
         let places = self.by_key.get(&CompactKey::new(key)).map_or(&[][..], Vec::as_slice);
         let valid = places.iter().filter(|place| self.flushed.is_none_or(|flushed| **place >= flushed));
         let own = valid.flat_map(|place| self.done[*place].effects());
-        let absent = expired || self.is_flushed();
-        let own: Vec<Effect<'_>> = absent.then_some(Effect::DELETE).into_iter().chain(own).collect();
+        let before = if self.is_flushed() { Some(Effect::DELETE) } else { expired.clone() };
+        let own: Vec<Effect<'_>> = before.into_iter().chain(own).collect();
         let shown = |stamp: &Timestamp| *stamp <= self.snapshot;
         let store = &mut group.of(hash).protocol_mut().store;
         store.with_state(hash, key, shown, &own, |cell| read(cell, expired))
@@ -336,8 +336,10 @@ impl Open {
         let store = &group.of(done.hash).protocol().store;
         let later = store.effects(done.hash, &done.key).filter(|(stamp, _)| *stamp > self.snapshot);
         let mut foreign = later.map(|(_, effect)| effect);
-        // Of a key that had expired, the first to come is the deletion, which was foreseen.
-        if done.expired && foreign.next().is_some_and(|effect| effect != Effect::DELETE) {
+        // Where something had expired, the first to come is its deletion, which was foreseen.
+        if let Some(expiry) = &done.expired
+            && foreign.next().is_some_and(|effect| effect != *expiry)
+        {
             return true;
         }
         let observation = done.observation();

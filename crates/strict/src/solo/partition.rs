@@ -138,7 +138,7 @@ impl Solo {
             let expired = self.store.expired(now_millis, EXPIRED_PER_TURN);
             let expired: Vec<Box<[u8]>> = expired.map(Into::into).collect();
             for key in expired {
-                self.expire(now, self.store.hash(&key), &key, out);
+                self.settle_expiry(now, now_millis, self.store.hash(&key), &key, out);
             }
         }
         let mut left = self.store.fold_some(FOLDED_PER_TURN);

@@ -103,7 +103,7 @@ impl Solo {
         let now_millis = now.wall.as_millis();
         let expired = |key: &[u8]| {
             let record = self.store.record(self.store.hash(key), key);
-            record.is_some_and(|record| record.cell().is_expired(now_millis))
+            record.is_some_and(|record| record.cell().expiry(now_millis).is_some())
         };
         self.watches.is_touched(session) || self.watches.keys(session).iter().any(|key| expired(key))
     }

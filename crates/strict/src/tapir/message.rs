@@ -18,14 +18,16 @@ pub struct Evaluation {
     pub effect: Option<Box<[u8]>>,
     /// The exact effects it was evaluated on, without the transaction's own (Corrections 65).
     pub observed: Observed,
-    /// The key had expired: its deletion must commit with the transaction (Corrections 69).
-    pub expired: bool,
-    /// The key's deadline, in milliseconds since 1970, 0 for none: the transaction must commit below it.
+    /// The deletion of what had expired of the key, in its binary form: it must commit with the transaction
+    /// (Corrections 69).
+    pub expiry: Option<Box<[u8]>>,
+    /// The first deadline of the key or of a field, in milliseconds since 1970, 0 for none: the transaction must commit below
+    /// it.
     pub expires_at: u64,
     /// An undecided transaction prepared here would change what was observed.
     pub pending: bool,
 }
-wire_struct!(Evaluation { result, effect, observed, expired, expires_at, pending });
+wire_struct!(Evaluation { result, effect, observed, expiry, expires_at, pending });
 
 /// An operation to evaluate.
 #[derive(Clone, Debug, PartialEq)]

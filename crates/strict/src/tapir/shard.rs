@@ -276,7 +276,7 @@ impl Shard {
 
     fn has_deadline(&self, key: &[u8]) -> bool {
         let record = self.store.record(self.store.hash(key), key);
-        record.is_some_and(|record| record.cell().expires_at != 0)
+        record.is_some_and(|record| record.cell().next_deadline(0) != 0)
             && !self.mutants.has(Mutant::BlindWritesIgnoreDeadlines)
     }
 

@@ -9,7 +9,7 @@ pub use modes::ModeStamps;
 pub use observed::Observed;
 pub use stamp::Stamp;
 
-use datatypes::{Cell, Effect, Invocation, commutes, key, register};
+use datatypes::{Cell, Effect, Invocation, commutes, dict, key, register};
 use types::{Reader, Timestamp};
 
 /// An invocation and what its evaluation saw.
@@ -98,11 +98,15 @@ pub fn overwrites(effect: &Effect<'_>) -> bool {
     }
 }
 
-/// The deadline that an effect gives the key, in milliseconds since 1970.
+/// The first deadline that an effect gives the key or fields of it, in milliseconds since 1970.
 pub fn deadline_set(effect: &Effect<'_>) -> Option<u64> {
     let at_millis = match effect {
         Effect::Key(key::Effect::SetDeadline(at_millis)) => *at_millis,
-        Effect::Key(key::Effect::Restore(cell)) => Cell::decode(&mut Reader::new(cell)).ok()?.expires_at,
+        Effect::Key(key::Effect::Restore(cell)) => {
+            Cell::decode(&mut Reader::new(cell)).ok()?.next_deadline(0)
+        }
+        Effect::Dict(dict::Effect::Put { until, .. }) => until.first()?,
+        Effect::Dict(dict::Effect::SetDeadline { at_millis, .. }) => *at_millis,
         Effect::Register(register::Effect::Set { deadline: register::Deadline::At { millis }, .. }) => {
             *millis
         }

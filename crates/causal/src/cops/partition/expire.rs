@@ -1,11 +1,10 @@
-//! Keys whose deadline has passed and that nobody has met since are deleted (Corrections 69), as in the other causal protocols:
+//! Keys and fields whose deadline has passed and that nobody has met since are deleted (Corrections 69), as in the other causal protocols:
 //! when every region has written all that was done to the key before its deadline, by a write of nobody's session.
 
 use super::{Cut, Node, Partition};
 use crate::cops::Put;
 use crate::cops::record::Written;
 use crate::stable::{KeyEffects, NOBODY, Round, encoded};
-use datatypes::Effect;
 use protocol::{Now, Outputs};
 use types::{Incarnation, TransactionId};
 
@@ -28,17 +27,19 @@ impl Partition {
             let is_settled =
                 !self.store.waits(hash, &key) && self.store.stamps_beyond(hash, &key, None).next().is_none();
             if share == self.region.0 && is_settled && self.outbox.bytes() <= self.options.queue_bytes {
-                self.expire(now, &key, out);
+                self.expire(now, until_ms, &key, out);
             }
         }
     }
 
-    fn expire(&mut self, now: Now, key: &[u8], out: &mut Outputs<'_, Node>) {
+    fn expire(&mut self, now: Now, until_ms: u64, key: &[u8], out: &mut Outputs<'_, Node>) {
+        let record = self.store.record(self.store.hash(key), key);
+        let Some(expiry) = record.and_then(|record| record.cell().expiry(until_ms)) else { return };
         let stamp = self.place(now, TransactionId::default());
         // The place tells it from all others of this partition in this region, also those of earlier lives.
         let replica = u32::from(self.region.0) << 16 | u32::from(self.index);
         let id = TransactionId { process: NOBODY, incarnation: Incarnation(replica), number: stamp.at.0 };
-        let effects = vec![KeyEffects { key: key.into(), effects: vec![encoded(&Effect::DELETE)] }];
+        let effects = vec![KeyEffects { key: key.into(), effects: vec![encoded(&expiry)] }];
         let stamp = super::Stamp { transaction: id, ..stamp };
         self.write(Written { stamp, effects, ..Written::default() }, &mut Put::default(), out);
     }

@@ -228,8 +228,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds an effect that depends on no state. One on a key that has expired starts from nothing; one on a key of another type
-    /// changes nothing.
+    /// Adds an effect that depends on no state. It starts without what has expired; one on a key of another type changes
+    /// nothing.
     fn add_effect(
         &mut self,
         now_millis: u64,
@@ -241,9 +241,9 @@ impl Partition {
         let Some(kind) = effect(bytes).and_then(|effect| effect.kind()) else {
             return effects.push(bytes.into());
         };
-        let expired = self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis));
-        if expired && effects.is_empty() {
-            effects.push(encoded(&Effect::DELETE));
+        let expiry = self.store.record(hash, key).and_then(|record| record.cell().expiry(now_millis));
+        if effects.is_empty() {
+            effects.extend(expiry.as_ref().map(encoded));
         }
         let bounds = Some(self.everything());
         let before: Vec<Effect<'_>> = effects.iter().filter_map(|bytes| effect(bytes)).collect();

@@ -1,4 +1,5 @@
-//! Keys whose deadline has passed and that nobody has met since are deleted, so that they occupy no memory (Corrections 69).
+//! Keys whose deadline has passed and that nobody has met since are deleted, so that they occupy no memory (Corrections 69);
+//! and so are fields of dicts.
 //!
 //! Whoever meets such a key reads it as absent, and deletes it with whatever it writes. What nobody meets is deleted by a
 //! partition itself: a transaction of one deletion, of nobody's session. It must not take away a later deadline that another
@@ -14,7 +15,6 @@ use crate::stable::pledge::{Deed, Pledge, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Times};
-use datatypes::Effect;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -110,7 +110,7 @@ impl<S: Times> Partition<S> {
         for key in round.next::<S>(now.instant, &self.store, until_ms) {
             let hash = self.store.hash(&key);
             if (!own || self.is_own_share(hash)) && self.is_settled(hash, &key) {
-                self.expire(now, &key, depends_on, out);
+                self.expire(now, until_ms, &key, depends_on, out);
             }
         }
     }
@@ -130,12 +130,21 @@ impl<S: Times> Partition<S> {
             && self.store.stamps_beyond(hash, key, None).next().is_none()
     }
 
-    fn expire(&mut self, now: Now, key: &[u8], depends_on: S::Depends, out: &mut Outputs<'_, Node<S>>) {
+    fn expire(
+        &mut self,
+        now: Now,
+        until_ms: u64,
+        key: &[u8],
+        depends_on: S::Depends,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let record = self.store.record(self.store.hash(key), key);
+        let Some(expiry) = record.and_then(|record| record.cell().expiry(until_ms)) else { return };
         let at = self.clock.tick(now.wall);
         // The place tells it from all others of this replica, also those of earlier lives.
         let replica = u32::from(self.region.0) << 16 | u32::from(self.index);
         let id = TransactionId { process: NOBODY, incarnation: Incarnation(replica), number: at.0 };
-        let pledge = Pledge { key: key.into(), deeds: vec![Deed::blind(encoded(&Effect::DELETE))] };
+        let pledge = Pledge { key: key.into(), deeds: vec![Deed::blind(encoded(&expiry))] };
         let (stamp, effects) = (self.stamp(id, at, depends_on), effects_of(&[pledge]));
         let gained = Cow::Owned(Default::default());
         self.persist(&Record::Alone { effects: borrowed(stamp, &effects), gained }, out);

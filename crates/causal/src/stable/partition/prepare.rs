@@ -186,9 +186,11 @@ impl<S: Times> Partition<S> {
         for work in &part.work {
             let deed = match work {
                 Work::Effect { effect } => {
-                    if before.is_empty() && self.deletes_expired(hash, &part.key, effect, terms.now_millis) {
-                        pledge.deeds.push(Deed::blind(encoded(&Effect::DELETE)));
-                        before.push(encoded(&Effect::DELETE));
+                    if before.is_empty()
+                        && let Some(expiry) = self.expiry(hash, &part.key, effect, terms.now_millis)
+                    {
+                        pledge.deeds.push(Deed::blind(encoded(&expiry)));
+                        before.push(encoded(&expiry));
                         known = false;
                     }
                     let deed = Deed::blind(effect.clone());
@@ -258,16 +260,16 @@ impl<S: Times> Partition<S> {
         Ok(())
     }
 
-    /// True if the key had a deadline that passed between these times, in milliseconds since 1970.
+    /// True if the key or a field had a deadline that passed between these times, in milliseconds since 1970.
     fn has_expired_since(&self, hash: KeyHash, key: &[u8], since: u64, now: u64) -> bool {
         let record = self.store.record(hash, key);
-        record.is_some_and(|record| record.cell().is_expired(now) && !record.cell().is_expired(since))
+        record.is_some_and(|record| (since + 1..=now).contains(&record.cell().next_deadline(since)))
     }
 
-    /// An effect on a key that has expired starts from nothing, unless it replaces everything anyway.
-    fn deletes_expired(&self, hash: KeyHash, key: &[u8], effect: &[u8], now_millis: u64) -> bool {
-        let expired = self.store.record(hash, key).is_some_and(|record| record.cell().is_expired(now_millis));
-        expired && pledge::effect(effect).is_some_and(|effect| effect.kind().is_some())
+    /// The deletion of what has expired of a key: an effect there starts without it, unless it replaces everything anyway.
+    fn expiry(&self, hash: KeyHash, key: &[u8], effect: &[u8], now_millis: u64) -> Option<Effect<'static>> {
+        let expiry = self.store.record(hash, key)?.cell().expiry(now_millis);
+        expiry.filter(|_| pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()))
     }
 
     /// True if the key, as the effect's group and the snapshot show it, holds another type than the effect is for.

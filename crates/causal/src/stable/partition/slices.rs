@@ -96,13 +96,12 @@ impl<D: Depends> Evaluation<'_, D> {
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Vec<Box<[u8]>> {
-        let expired = cell.is_expired(self.now_millis);
-        let cell = if expired { &Cell::ABSENT } else { cell };
+        let (expiry, cell) = (cell.expiry(self.now_millis), cell.living(self.now_millis));
         let mut context = Context { now_millis: self.now_millis, random };
-        let effect = prepare(cell, operation, &mut context, reply);
+        let effect = prepare(&cell, operation, &mut context, reply);
         let asserted = || merge::assertion(operation).filter(|_| reply.as_error().is_none());
         let effect = asserted().or(effect);
-        let deletion = (expired && !operation.is_read()).then_some(Effect::DELETE);
+        let deletion = expiry.filter(|_| !operation.is_read());
         deletion.into_iter().chain(effect).map(|effect| encoded(&effect)).collect()
     }
 }

@@ -1,7 +1,11 @@
 //! Naive dicts and sets.
 
 use super::{Bytes, bulk_or_null, bulks, expect, integer};
-use datatypes::dict::{Operation as Dict, PutReply};
+use crate::properties::NOW_MILLIS;
+use datatypes::Items;
+use datatypes::dict::{Operation as Dict, PutCondition, PutReply};
+use datatypes::key::TimeFormat;
+use datatypes::register::Deadline;
 use datatypes::set::Operation as Set;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Error, ReplyBuf, ReplySink};
@@ -89,7 +93,125 @@ pub(super) fn perform_dict(
             expect(|reply| reply.bulk(&sum))
         }
         Dict::Random { count, values } => random_fields(state, *count, *values, &bulks(actual)),
+        other => unreachable!("{other:?} is about deadlines"),
     }
+}
+
+/// Fields, some of which have deadlines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Dated {
+    pub(super) values: BTreeMap<Bytes, Bytes>,
+    pub(super) deadlines: BTreeMap<Bytes, u64>,
+}
+
+impl Dated {
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(super) fn perform(&mut self, operation: &Dict<'_>, actual: &ReplyBuf) -> ReplyBuf {
+        let written: Vec<Bytes> = match operation {
+            Dict::Put { pairs, .. } => pairs.pairs().map(|(field, _)| field.to_vec()).collect(),
+            Dict::PutIfAbsent { field, .. } if !self.values.contains_key(*field) => vec![field.to_vec()],
+            Dict::Delete { fields } => fields.iter().map(<[u8]>::to_vec).collect(),
+            _ => Vec::new(),
+        };
+        self.deadlines.retain(|field, _| !written.contains(field));
+        let reply = match operation {
+            Dict::ExpireAt { fields, at_millis, condition } => numbers(fields, |field| {
+                let present = self.deadlines.get(field).copied();
+                let holds = if condition.if_none {
+                    present.is_none()
+                } else if condition.if_some {
+                    present.is_some()
+                } else if condition.if_later {
+                    present.is_some_and(|present| *at_millis > present)
+                } else if condition.if_earlier {
+                    present.is_none_or(|present| *at_millis < present)
+                } else {
+                    true
+                };
+                match () {
+                    () if !self.values.contains_key(field) => -2,
+                    () if !holds => 0,
+                    () => self.give(field, *at_millis),
+                }
+            }),
+            Dict::Deadlines { fields, format } => numbers(fields, |field| {
+                let told = |at: u64| match format {
+                    TimeFormat::SecondsLeft => (at - NOW_MILLIS).div_ceil(1000),
+                    TimeFormat::MillisLeft => at - NOW_MILLIS,
+                    TimeFormat::SecondsAt => at.div_ceil(1000),
+                    TimeFormat::MillisAt => at,
+                };
+                match self.values.contains_key(field) {
+                    false => -2,
+                    true => self.deadlines.get(field).map_or(-1, |at| told(*at) as i64),
+                }
+            }),
+            Dict::Persist { fields } => numbers(fields, |field| match self.values.contains_key(field) {
+                false => -2,
+                true => self.deadlines.remove(field).map_or(-1, |_| 1),
+            }),
+            Dict::GetAndExpire { fields, at_millis } => values(fields, |field| {
+                let value = self.values.get(field).cloned()?;
+                match at_millis {
+                    0 => self.deadlines.remove(field).is_some(),
+                    at => self.give(field, *at) == 1,
+                };
+                Some(value)
+            }),
+            Dict::GetAndDelete { fields } => values(fields, |field| {
+                self.deadlines.remove(field);
+                self.values.remove(field)
+            }),
+            Dict::PutUntil { pairs, condition, deadline } => {
+                let there = pairs.pairs().filter(|(field, _)| self.values.contains_key(*field)).count();
+                let holds = match condition {
+                    PutCondition::Always => true,
+                    PutCondition::IfAbsent => there == 0,
+                    PutCondition::IfPresent => there == pairs.len() / 2,
+                };
+                for (field, value) in pairs.pairs().filter(|_| holds) {
+                    self.values.insert(field.to_vec(), value.to_vec());
+                    match deadline {
+                        Deadline::Clear => self.deadlines.remove(field).is_some(),
+                        Deadline::Keep => false,
+                        Deadline::At { millis } => self.give(field, *millis) == 1,
+                    };
+                }
+                expect(|reply| reply.integer(holds.into()))
+            }
+            other => perform_dict(&mut self.values, other, actual),
+        };
+        self.deadlines.retain(|field, _| self.values.contains_key(field));
+        reply
+    }
+
+    /// Gives a field a deadline; one that has passed removes it.
+    fn give(&mut self, field: &[u8], at_millis: u64) -> i64 {
+        if at_millis <= NOW_MILLIS {
+            self.deadlines.remove(field);
+            self.values.remove(field);
+            return 2;
+        }
+        self.deadlines.insert(field.to_vec(), at_millis);
+        1
+    }
+}
+
+fn numbers(fields: &Items<'_>, mut each: impl FnMut(&[u8]) -> i64) -> ReplyBuf {
+    expect(|reply| {
+        reply.array(fields.len());
+        fields.iter().for_each(|field| reply.integer(each(field)));
+    })
+}
+
+fn values(fields: &Items<'_>, mut each: impl FnMut(&[u8]) -> Option<Bytes>) -> ReplyBuf {
+    expect(|reply| {
+        reply.array(fields.len());
+        fields.iter().for_each(|field| bulk_or_null(reply, each(field).as_deref()));
+    })
 }
 
 fn float(bytes: impl AsRef<[u8]>) -> Option<f64> {

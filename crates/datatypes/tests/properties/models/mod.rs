@@ -16,7 +16,7 @@ use datatypes::{Cell, Kind, Operation, Value, apply};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use types::{Error, Reply, ReplyBuf, ReplySink};
 
 type Bytes = Vec<u8>;
@@ -27,7 +27,7 @@ enum Model {
     #[default]
     Absent,
     Register(Bytes),
-    Dict(BTreeMap<Bytes, Bytes>),
+    Dict(collections::Dated),
     Set(BTreeSet<Bytes>),
     /// Ordered by score, then member.
     ScoredSet(Vec<(f64, Bytes)>),
@@ -48,7 +48,11 @@ impl Model {
             None => Model::Absent,
             Some(Value::Register(register)) => Model::Register(register.with_bytes(<[u8]>::to_vec)),
             Some(Value::Dict(dict)) => {
-                Model::Dict(dict.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect())
+                let dated = dict.iter().filter(|(field, _)| dict.deadline(field) != 0);
+                Model::Dict(collections::Dated {
+                    values: dict.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
+                    deadlines: dated.map(|(field, _)| (field.to_vec(), dict.deadline(field))).collect(),
+                })
             }
             Some(Value::Set(set)) => Model::Set(set.iter().map(|member| member.to_vec()).collect()),
             Some(Value::ScoredSet(set)) => {
@@ -96,7 +100,7 @@ impl Model {
         match operation {
             Operation::Key(operation) => self.perform_key(operation),
             Operation::Register(operation) => self.perform_register(operation),
-            Operation::Dict(operation) => typed!(Dict, collections::perform_dict, operation),
+            Operation::Dict(operation) => typed!(Dict, collections::Dated::perform, operation),
             Operation::Set(operation) => typed!(Set, collections::perform_set, operation),
             Operation::ScoredSet(operation) => typed!(ScoredSet, scored_set::perform, operation),
             Operation::List(operation) => typed!(List, list::perform, operation),
@@ -114,7 +118,9 @@ impl Model {
             (Model::ScoredSet(state), Operation::ScoredSet(operation)) => {
                 scored_set::is_unspecified(state, operation)
             }
-            (Model::Dict(state), Operation::Dict(operation)) => collections::is_rounded(state, operation),
+            (Model::Dict(state), Operation::Dict(operation)) => {
+                collections::is_rounded(&state.values, operation)
+            }
             _ => false,
         }
     }

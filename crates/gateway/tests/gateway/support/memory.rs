@@ -102,8 +102,8 @@ impl Memory {
     }
 
     fn expire(&mut self, now_millis: u64) {
-        for entry in self.entries.values_mut().filter(|entry| entry.cell.is_expired(now_millis)) {
-            entry.cell = Cell::ABSENT;
+        for entry in self.entries.values_mut().filter(|entry| entry.cell.expiry(now_millis).is_some()) {
+            entry.cell = entry.cell.living(now_millis).into_owned();
             entry.changes += 1;
         }
     }

@@ -83,7 +83,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
-        let over = is_alone(&transaction) && !evaluation.expired && evaluation.effect.is_none();
+        let over = is_alone(&transaction) && evaluation.expiry.is_none() && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());
         for (behind, evaluation) in then {
             if transaction.steps.is_asked(behind as usize, shard) {

@@ -127,8 +127,8 @@ impl Preparing {
 
 impl From<Evaluation> for Answer {
     fn from(evaluation: Evaluation) -> Self {
-        let Evaluation { result, effect, version, expired, expires_at } = evaluation;
-        Answer { result, effect, observed: observed(version), expired, expires_at }
+        let Evaluation { result, effect, version, expiry, expires_at } = evaluation;
+        Answer { result, effect, observed: observed(version), expiry, expires_at }
     }
 }
 

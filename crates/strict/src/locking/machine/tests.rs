@@ -22,7 +22,7 @@ fn increment(machine: &mut Machine, number: u64, floor: u64) {
 /// Applies what a single command comes to, as the entry of its number.
 fn apply_run(machine: &mut Machine, number: u64, floor: u64, evaluation: &Evaluation) {
     let part = part(vec![0], std::iter::once(&b"k"[..]), std::slice::from_ref(evaluation));
-    let results = vec![Told { result: evaluation.result.clone(), expired: evaluation.expired }];
+    let results = vec![Told { result: evaluation.result.clone(), expired: evaluation.expiry.is_some() }];
     let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, results };
     let mut bytes = Vec::new();
     entry.encode(&mut bytes);
@@ -64,14 +64,15 @@ fn results_are_known_until_nobody_asks_for_them() {
 #[test]
 fn results_of_one_entry_are_told_apart() {
     let mut machine = Machine::new(HashSeed(1), false);
-    let evaluation = |number: i64, effect: Option<&[u8]>, expired| {
-        let (result, effect) = (integer(number), effect.map(Box::from));
-        Evaluation { result, effect, version: 0, expires_at: 0, expired }
-    };
     let delete = encoded(&Effect::DELETE);
+    let evaluation = |number: i64, effect: Option<&[u8]>, expired: bool| {
+        let (result, effect) = (integer(number), effect.map(Box::from));
+        let expiry = expired.then(|| delete.clone());
+        Evaluation { result, effect, version: 0, expires_at: 0, expiry }
+    };
     let all = [(1, None, false), (2, Some(&*delete), true), (3, Some(&*delete), false), (4, None, true)];
     let all = all.map(|(number, effect, expired)| evaluation(number, effect, expired)).to_vec();
-    let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expired };
+    let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expiry.is_some() };
     let (part, results) = (part(vec![0], std::iter::repeat(&b"k"[..]), &all), all.iter().map(told).collect());
     let mut bytes = Vec::new();
     Entry::Run { transaction: id(1), floor: 1, at: Timestamp(1), part, results }.encode(&mut bytes);
@@ -145,8 +146,8 @@ impl Leads {
         let mut effects: Vec<Box<[u8]>> = Vec::new();
         for operation in operations {
             let found = self.evaluate(operation, &effects, now_millis);
-            if found.expired && effects.is_empty() {
-                effects.push(encoded(&Effect::DELETE));
+            if effects.is_empty() {
+                effects.extend(found.expiry.clone());
             }
             effects.extend(found.effect);
         }

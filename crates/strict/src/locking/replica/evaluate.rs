@@ -89,7 +89,7 @@ impl Replica {
         let Ok((evaluation, then)) = self.machine.evaluate_all(&question, then, coming, step.random) else {
             return;
         };
-        let over = *alone && !evaluation.expired && evaluation.effect.is_none();
+        let over = *alone && evaluation.expiry.is_none() && evaluation.effect.is_none();
         let shown = *shown && !self.options.mutants.has(Mutant::ShowUnapplied);
         let term = leader.term;
         let answer = Message::Executed { transaction: *id, step: *index, term, evaluation, then };

@@ -111,7 +111,7 @@ impl Replica {
         let evaluations = self.evaluate_singles(&one, at, step);
         let Some(leader) = &mut self.leader else { return };
         let Ok(evaluations) = evaluations else { return leader.unapplied.take_back(id, one.keys()) };
-        let changes = |one: &Evaluation| one.effect.is_some() || one.expired;
+        let changes = |one: &Evaluation| one.effect.is_some() || one.expiry.is_some();
         let on_applied = self.options.mutants.has(Mutant::EvaluateOnApplied);
         if !evaluations.iter().any(changes) && (alone || on_applied && one.last.is_none()) {
             let answer = Message::Done { transaction: id, at: None, term: leader.term, evaluations };
@@ -172,7 +172,7 @@ impl Replica {
                 Some(effect) => {
                     let result = result_unread(operation, one.is_blind(index), now_millis, step.random);
                     let effect = Some(encoded(&effect));
-                    Evaluation { result, effect, version: 0, expires_at: 0, expired: false }
+                    Evaluation { result, effect, version: 0, expires_at: 0, expiry: None }
                 }
                 None => self.machine.evaluate(&question, coming, step.random)?,
             };
@@ -193,7 +193,7 @@ impl Replica {
     ) {
         let Ballot { transaction, floor, part, .. } = ballot;
         let held = Arc::new(part.clone());
-        let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expired };
+        let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expiry.is_some() };
         let mut results: Vec<Told> = evaluations.iter().map(told).collect();
         if self.options.mutants.has(Mutant::MixResults) {
             results.reverse();

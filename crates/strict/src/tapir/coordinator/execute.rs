@@ -144,7 +144,7 @@ impl Coordinator {
         for (index, evaluation) in answers {
             let executing = matches!(transaction.phase, Phase::Executing);
             if executing && transaction.steps.is_asked(index as usize, shard) {
-                clear &= !evaluation.pending && !evaluation.expired;
+                clear &= !evaluation.pending && evaluation.expiry.is_none();
                 transaction.steps.take(index as usize, evaluation.into());
                 taken += 1;
             }
@@ -182,7 +182,7 @@ impl Coordinator {
         let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
         let members = self.topology.replicas(transaction.steps.list()[0].call.shard).len();
         let needed = if self.options.mutants.has(Mutant::SingleReplicaReads) { 1 } else { quorum(members) };
-        let good = |(_, answer): &&(u64, Evaluation)| !answer.pending && !answer.expired;
+        let good = |(_, answer): &&(u64, Evaluation)| !answer.pending && answer.expiry.is_none();
         let good: Vec<&(u64, Evaluation)> = read.answers.values().filter(good).collect();
         let alike = |a: &&&(u64, Evaluation)| {
             let same = |b: &&&(u64, Evaluation)| {

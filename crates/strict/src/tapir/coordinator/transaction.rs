@@ -108,8 +108,8 @@ pub struct Conflict {
 
 impl From<Evaluation> for Answer {
     fn from(evaluation: Evaluation) -> Self {
-        let Evaluation { result, effect, observed, expired, expires_at, .. } = evaluation;
-        Answer { result, effect, observed, expired, expires_at }
+        let Evaluation { result, effect, observed, expiry, expires_at, .. } = evaluation;
+        Answer { result, effect, observed, expiry, expires_at }
     }
 }
 

@@ -34,25 +34,26 @@ impl Shard {
         let operations: SmallVec<[Operation<'q>; 1]> = decoded.collect::<Result<_, _>>()?;
         let decoded = question.own.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
         let mut own: Vec<Effect<'_>> = decoded.collect::<Result<_, _>>()?;
-        let expires_at = self.store.cell(hash, key, 0).expires_at;
-        let expired = expires_at != 0 && expires_at <= now_millis;
-        if expired && own.first() != Some(&Effect::DELETE) {
-            own.insert(0, Effect::DELETE);
+        let stored = self.store.cell(hash, key, 0);
+        let (expiry, expires_at) = (stored.expiry(now_millis), stored.living(now_millis).next_deadline(0));
+        if let Some(expiry) = &expiry
+            && own.first() != Some(expiry)
+        {
+            own.insert(0, expiry.clone());
         }
         let observed = self.observed(hash, key);
-        let expires_at = if expired { 0 } else { expires_at };
-        let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
+        let expiry = expiry.filter(|_| !self.mutants.has(Mutant::ExpiryIsNoWrite)).as_ref().map(encoded);
         let is_flushing = self.is_flushing_for(question);
         let mut evaluated: SmallVec<[Evaluation; 1]> = SmallVec::with_capacity(operations.len());
         let mut evaluate = |operation: &Operation<'q>, cell: &Cell, random: &mut Rng| {
             let mut result = ReplyBuf::new();
             // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
-            let alive = [expires_at, cell.expires_at].into_iter().filter(|at| *at != 0).min();
-            let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
-            let effect = prepare(cell, operation, &mut Context { now_millis, random }, &mut result);
+            let cell = cell.living(now_millis);
+            let alive = [expires_at, cell.next_deadline(0)].into_iter().filter(|at| *at != 0).min();
+            let effect = prepare(&cell, operation, &mut Context { now_millis, random }, &mut result);
             let (observed, expires_at, pending) = (observed.clone(), alive.unwrap_or(0), is_flushing);
-            let bytes = effect.as_ref().map(encoded);
-            evaluated.push(Evaluation { result, effect: bytes, observed, expired, expires_at, pending });
+            let (bytes, expiry) = (effect.as_ref().map(encoded), expiry.clone());
+            evaluated.push(Evaluation { result, effect: bytes, observed, expiry, expires_at, pending });
             effect
         };
         match operations.as_slice() {
