@@ -45,6 +45,6 @@ pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
-pub use host::{Administration, Host, Incident, KeyspaceOptions, Model, Pause, Safety};
+pub use host::{Administration, Figures, Host, Incident, KeyspaceOptions, Model, Pause, Safety};
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
 pub use statistics::{Answered, Statistics};

@@ -39,6 +39,7 @@ impl Shard {
         if expired && own.first() != Some(&Effect::DELETE) {
             own.insert(0, Effect::DELETE);
         }
+        self.store.touch(hash, now_millis);
         let observed = self.observed(hash, key);
         let expires_at = if expired { 0 } else { expires_at };
         let expired = expired && !self.mutants.has(Mutant::ExpiryIsNoWrite);
