@@ -396,3 +396,35 @@ def read(path) -> bytes:
     except FileNotFoundError:
         # The log goes on, and leaves segments behind.
         return b""
+
+
+def test_every_process_tells_where_all_partitions_are(cluster):
+    with cluster["a/1"].client() as client:
+        create(client, "led", "MODEL", "strict", "CONCURRENCY", "locking", "PARTITIONS", 3, "REPLICAS", 3)
+        create(client, "spread", "MODEL", "causal", "PARTITIONS", 7)
+        create(client, "branched", "MODEL", "branch", "PARTITIONS", 2)
+    for node in cluster:
+        with node.session("led") as client:
+            wait_until(lambda: client.mset({f"key:{number}": "x" for number in range(50)}))
+            placed = info(client, "led")["placement"]
+            assert [line.split(",")[0].split(" ")[:2] for line in placed] == [["0:", "on"], ["1:", "on"], ["2:", "on"]]
+            for line in placed:
+                where, leader = line.split(": on ")[1].split(", led by ")
+                assert leader in where.split(",") and len(where.split(",")) == 3, line
+            assert info(client, "spread")["placement"] == [f"{number}: on {number % 5 + 1}" for number in range(7)]
+            assert len(info(client, "branched")["placement"]) == 3
+
+
+def test_a_command_of_too_many_words_is_refused_with_the_limit(cluster):
+    with cluster["a/1"].client() as client:
+        create(client, "wide", "MODEL", "causal")
+        create(client, "wide-strict", "MODEL", "strict")
+    for name in ("wide", "wide-strict"):
+        client = cluster["a/2"].session(name)
+        most = {f"key:{number}": "x" for number in range(10_000)}
+        assert client.mset(most)
+        assert client.mget(list(most)) == ["x"] * 10_000
+        for command in (["MSET", *("more",) * 20_002], ["SADD", "set", *range(20_000)], ["DEL", *range(20_001)]):
+            with pytest.raises(redis.ResponseError, match="20000.*send several commands"):
+                client.execute_command(*command)
+        assert client.exists("more", "set") == 0

@@ -227,8 +227,8 @@ const DIFFERENCES: &[&str] = &[
      value to another one.",
     "`DUMP` writes the types of Redis in the form of Redis 7.2, and refuses others; `RESTORE` also reads what older versions \
      wrote, but no streams and no modules.",
-    "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are kept: \
-     `OBJECT IDLETIME` and `OBJECT FREQ` reply an error.",
+    "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are told: \
+     `OBJECT IDLETIME` and `OBJECT FREQ` reply an error, in caches too.",
     "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",
     "Where several things are wrong with a command, another one of the errors may be replied: arguments are \
      checked before the key is looked at.",
@@ -240,10 +240,14 @@ const DIFFERENCES: &[&str] = &[
     "An error that quotes bytes which are not UTF-8 shows replacement characters in their place.",
     "Queued commands and watched keys are bounded in number. A pattern that keys are compared with has at most 1024 characters \
      between its first and its last `*`.",
-    "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients`, \
-     `protected-mode`, `timeout`, `requirepass` and `client-output-buffer-limit` (of which the limits of `pubsub` do something), of this process and until it ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
+    "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients`, `maxmemory`, \
+     `maxmemory-policy`, `maxmemory-samples`, `protected-mode`, `timeout`, `requirepass` and `client-output-buffer-limit` (of \
+     which the limits of `pubsub` do something), of this process and until it ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
      `lazyfree-lazy-expire`, `hz` and their like) may be set and has no meaning. Any other parameter stays as it is. \
      `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",
+    "`used_memory`, which `maxmemory` limits, is what the data occupies as it is counted, without clients' buffers; \
+     `used_memory_rss` is what the process occupies. `maxmemory-policy` is for the keyspaces of number that one process keeps by \
+     itself; others are caches if they say so ([caches](operations/memory.md)).",
     "A slow command is timed while it is worked on here, not while it waits for other processes. Of commands that came in one \
      pipeline and were carried out together, `SLOWLOG` shows the first, with the time of all, and `INFO commandstats` gives each \
      an equal share of it. `LATENCY` knows the events `command` and `fast-command`.",

@@ -4,6 +4,7 @@ use crate::combine::Combine;
 use crate::commands::connection::admit;
 use crate::commands::moving::check_destination;
 use crate::commands::pubsub;
+use crate::commands::transactions::behind_prefix;
 use crate::control::Control;
 use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
@@ -51,6 +52,9 @@ impl Action<'_> {
         matches!(self, Action::Queue(_) | Action::Flow(Flow::Exec, _))
     }
 }
+
+/// No keyspace refuses a command of so many words.
+const FEW_WORDS: usize = 1024;
 
 /// The most operations of an open transaction that are asked for together.
 const MAX_STEPS: usize = 64;
@@ -296,6 +300,9 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Plans a command on data; again, once the host has looked for it, if it names a type that nobody has heard of here.
     #[inline]
     pub(crate) fn plan<'a>(&mut self, planner: Planner, call: &Call<'a>) -> Result<Plan<'a>, Error> {
+        if call.len() > FEW_WORDS {
+            self.check_words(call)?;
+        }
         if call.command.is(flag::OTHER_KEYSPACE) {
             check_destination(call, self.host, self.connection.session.keyspace)?;
         }
@@ -323,6 +330,9 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(pubsub::not_for_subscribers(command));
         }
         self.connection.tally.found(number);
+        if command.is(flag::DENYOOM) {
+            self.check_memory(command, arguments)?;
+        }
         let read_only = match &self.connection.session.mode {
             Mode::Plain => {
                 return match command.handler {
@@ -350,6 +360,37 @@ impl<'e, H: Host> Engine<'e, H> {
         admit(self.connection, self.host)?;
         self.connection.parser.set_authenticated(true);
         Ok(())
+    }
+
+    /// Refuses a command that would be too long a step for the keyspace.
+    #[cold]
+    fn check_words(&mut self, call: &Call<'_>) -> Result<(), Error> {
+        let (words, most) = (call.len() - 1, self.host.most_words(self.connection.session.keyspace));
+        if words <= most {
+            return Ok(());
+        }
+        let key = call.command.key_indices(call.arguments).next().and_then(|index| call.arguments.get(index));
+        let on = key.map(|key| format!(" on '{}'", table::lossy(key))).unwrap_or_default();
+        Err(Error::err(format!(
+            "'{}'{on} has {words} words behind its name, and a keyspace that other processes may have a share in takes {most}: \
+             it would be one step, for which everybody else waits. Nothing happened; send several commands, inside TXN if they \
+             belong together",
+            call.command.name
+        )))
+    }
+
+    /// Refuses a command that may need more memory while there is none.
+    #[inline]
+    pub(crate) fn check_memory(
+        &mut self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        let (behind, _) = behind_prefix(command, arguments)?;
+        match behind.is(flag::DENYOOM) {
+            true => self.host.may_grow(self.connection.session.keyspace),
+            false => Ok(()),
+        }
     }
 
     /// Inside a transaction: `read_only` tells whether an open one may write, `None` that commands are queued.

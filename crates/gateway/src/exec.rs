@@ -240,7 +240,7 @@ impl<H: Host> Engine<'_, H> {
                 return next;
             }
             let (read, writes) = match &sequence.running {
-                Some(running) => self.read_asked(running),
+                Some(running) => self.read_asked(running, sequence.wrote),
                 None => match sequence.commands.get(sequence.position) {
                     Some(arguments) => (self.read_queued(arguments), true),
                     None => return Next::Ends,

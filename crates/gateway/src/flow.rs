@@ -1,12 +1,13 @@
 //! Commands that steer the connection: transactions, watches, the end.
 
 use crate::combine::Combine;
+use crate::commands::transactions::behind_prefix;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, append_command};
 use crate::session::{Mode, Queue, Session};
-use crate::table::flag::WRITE;
+use crate::table::flag::{DENYOOM, WRITE};
 use crate::table::{self, Command, Handler};
 use crate::task::{After, Task};
 use protocol::{Request, Step};
@@ -121,6 +122,7 @@ impl<H: Host> Engine<'_, H> {
         if !queue.refused {
             append_command(arguments, &mut queue.source);
         }
+        queue.grows |= behind_prefix(command, arguments).is_ok_and(|(command, _)| command.is(DENYOOM));
         queue.len += 1;
         self.connection.encoder().simple("QUEUED");
     }
@@ -171,6 +173,13 @@ impl<H: Host> Engine<'_, H> {
         let Mode::Queueing(queue) = &mut session.mode else {
             return Err(Error::err("EXEC without MULTI"));
         };
+        if queue.grows
+            && !queue.refused
+            && let Err(error) = self.host.may_grow(session.keyspace)
+        {
+            self.abort_exec(&error);
+            return Ok(());
+        }
         let queue = std::mem::take(queue);
         session.mode = Mode::Plain;
         if queue.refused {

@@ -9,6 +9,9 @@ use crate::statistics::Statistics;
 use protocol::{Durability, Now, Replies, Request};
 use types::{Error, Instant, KeyspaceId, ProcessId, RequestId};
 
+/// Names with numbers.
+pub type Figures<'f> = &'f [(&'f str, u64)];
+
 /// Implemented by the runtime, and by tests. One per worker thread, like the gateway that uses it.
 pub trait Host {
     /// Hands requests to a keyspace, all at once, so that it can prefetch what they need. The callee may drain the
@@ -214,6 +217,28 @@ pub trait Host {
     /// A client has told something about itself, which the process's other gateways are to show.
     fn note_client(&self, client: &ClientInfo) {
         let _ = client;
+    }
+
+    /// Visits what is known of the memory of each keyspace: its name as `MEMORY STATS` has it, and its figures.
+    fn memory_of_keyspaces(&self, visit: &mut dyn FnMut(&str, Figures<'_>)) {
+        let _ = visit;
+    }
+
+    /// How many words behind its name a command on data may have in this keyspace: it is one step, in which others wait
+    /// (Corrections 87).
+    fn most_words(&mut self, keyspace: KeyspaceId) -> usize {
+        let _ = keyspace;
+        usize::MAX
+    }
+
+    /// A command that may need more memory is about to be carried out, or queued, in this keyspace. Caches may be made to let
+    /// keys go first (Corrections 81).
+    ///
+    /// # Errors
+    /// `OOM`: there is none left.
+    fn may_grow(&mut self, keyspace: KeyspaceId) -> Result<(), Error> {
+        let _ = keyspace;
+        Ok(())
     }
 
     /// Visits the clients of the process's other gateways.

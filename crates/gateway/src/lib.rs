@@ -52,7 +52,7 @@ pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{
-    Administration, ClusterMap, ClusterMember, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
+    Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
 };
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};

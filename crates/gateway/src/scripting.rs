@@ -8,7 +8,7 @@ use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
 use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
-use crate::table::flag::{MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
+use crate::table::flag::{DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
 use types::{Error, ReplyBuf};
@@ -87,7 +87,12 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Reads the command that a script has asked for, and tells whether it may write.
-    pub(crate) fn read_asked<'a>(&mut self, running: &'a Running) -> (Result<Queued<'a>, Error>, bool) {
+    /// One that may need more memory is refused while there is none, unless the script wrote before, as in Redis.
+    pub(crate) fn read_asked<'a>(
+        &mut self,
+        running: &'a Running,
+        wrote: bool,
+    ) -> (Result<Queued<'a>, Error>, bool) {
         let Some(arguments) = running.asked.as_ref().and_then(|asked| asked.get(0)) else {
             return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
         };
@@ -99,8 +104,11 @@ impl<H: Host> Engine<'_, H> {
                 if self.host.is_monitored() {
                     self.note_monitored(arguments, true);
                 }
-                let kept = self.check_keyspace(&self.call(command, arguments));
-                (kept.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
+                let mut may = self.check_keyspace(&self.call(command, arguments));
+                if !wrote && command.is(DENYOOM) {
+                    may = may.and_then(|()| self.check_memory(command, arguments));
+                }
+                (may.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
             }
             Err(error) => (Err(error), false),
         }

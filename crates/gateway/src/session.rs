@@ -159,6 +159,8 @@ pub(crate) struct Queue {
     pub(crate) len: usize,
     /// One of them was refused: EXEC will be refused too.
     pub(crate) refused: bool,
+    /// One of them may need more memory.
+    pub(crate) grows: bool,
 }
 
 /// The operations of a connection's first piece, of whose replies nothing is known yet.

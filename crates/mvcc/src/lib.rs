@@ -16,5 +16,5 @@ pub use compact_key::CompactKey;
 pub use history::{Bounds, Sight, SightOf};
 pub use losses::{LossOptions, LostWrite};
 pub use mutants::{Mutant, Mutants};
-pub use store::{Record, Remains, Stamp, Store};
+pub use store::{By, Choice, Record, Remains, Stamp, Store, Tracked};
 pub use table::{Drained, Keyed, Table};

@@ -28,6 +28,7 @@ mod consistency;
 mod lost;
 mod remains;
 mod snapshots;
+mod usage;
 
 use crate::history::{FEW, SightOf};
 use crate::losses::Losses;
@@ -40,8 +41,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::ops::Bound;
 use types::{HashSeed, KeyHash, Rng, Timestamp};
+use usage::Usage;
 
 pub use remains::Remains;
+pub use usage::{By, Choice, Tracked};
 
 /// How many records [`Store::random_key`] draws before it settles for any key that holds a value.
 const RANDOM_DRAWS: usize = 64;
@@ -151,6 +154,10 @@ pub struct Store<S> {
     tombstones: usize,
     /// What records, values, histories and deadlines occupy on the heap beyond the containers named here.
     memory: usize,
+    /// Of that, what histories occupy.
+    kept: usize,
+    /// How keys are used, where that is tracked.
+    usage: Option<Box<Usage>>,
     seed: HashSeed,
     /// The binary form of the effect being committed.
     scratch: Vec<u8>,
@@ -181,6 +188,8 @@ impl<S: Stamp> Store<S> {
             deadlines: BTreeSet::new(),
             tombstones: 0,
             memory: 0,
+            kept: 0,
+            usage: None,
             seed,
             scratch: Vec::new(),
             mutants: Mutants::NONE,
@@ -208,14 +217,16 @@ impl<S: Stamp> Store<S> {
         // A B-tree's nodes are two thirds full.
         let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
+        let usage = self.usage.as_ref().map_or(0, |usage| usage.memory());
+        let others = self.memory - self.kept;
+        self.table.memory() + deadlines + losses + usage + others + self.retained()
+    }
+
+    /// Of [`Store::memory`], about how many bytes are there for snapshots: they go when nobody needs these any more, not when
+    /// keys go.
+    pub fn retained(&self) -> usize {
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
-        self.table.memory()
-            + self.histories.memory()
-            + self.histories.len() * size_of::<KeyHistory<S>>()
-            + deadlines
-            + due
-            + losses
-            + self.memory
+        self.histories.memory() + self.histories.len() * size_of::<KeyHistory<S>>() + due + self.kept
     }
 
     /// The hash of a key.
@@ -478,6 +489,7 @@ impl<S: Stamp> Store<S> {
         (empty.horizon, empty.era) = (self.horizon, self.era);
         (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
         (empty.shown, empty.mutants) = (self.shown, self.mutants);
+        empty.track(self.usage.as_ref().map(|usage| usage.tracked()));
         std::mem::replace(self, empty)
     }
 

@@ -46,6 +46,7 @@ mod claim;
 mod compiled;
 mod conflict;
 mod contract;
+pub mod eviction;
 mod gate;
 mod heat;
 pub mod hosted;

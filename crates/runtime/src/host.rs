@@ -1,6 +1,7 @@
 //! What surrounds a worker's gateway.
 
 use crate::cluster::{self, HotKeysQuestion};
+use crate::eviction::{Evictor, Relief};
 use crate::keyspace::Keyspace;
 use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
@@ -9,8 +10,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
-    News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, Host, Incident,
+    Interest, News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -18,6 +19,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use types::{Error, KeyspaceId, ProcessId, ReplySink, RequestId, Rng};
+
+/// The most words of a command in keyspaces that are served behind the cluster's lock: steps of some hundredths of a second.
+const MOST_WORDS: usize = 20_000;
 
 /// See [`Host`].
 pub(crate) struct WorkerHost {
@@ -208,6 +212,7 @@ impl Host for WorkerHost {
         };
         let mut call = SoloCall {
             keyspace: &keyspace,
+            memory: &self.process.locals.memory,
             journal: self.process.journal.as_ref(),
             now: self.now,
             random: &mut self.random,
@@ -498,6 +503,35 @@ impl Host for WorkerHost {
     fn note_client(&self, client: &ClientInfo) {
         if self.process.options.threads > 1 {
             self.me.clients.lock().insert(client.peer.client, client.clone());
+        }
+    }
+
+    fn memory_of_keyspaces(&self, visit: &mut dyn FnMut(&str, Figures<'_>)) {
+        info::memory_of_keyspaces(&self.process, &self.keyspaces, visit);
+    }
+
+    fn most_words(&mut self, keyspace: KeyspaceId) -> usize {
+        match self.keyspace(keyspace) {
+            Some(_) => usize::MAX,
+            None => MOST_WORDS,
+        }
+    }
+
+    fn may_grow(&mut self, keyspace: KeyspaceId) -> Result<(), Error> {
+        let process = Arc::clone(&self.process);
+        let memory = &*process.locals.memory;
+        if memory.is_full(keyspace) {
+            let name = self.process.cluster.lock().entry(keyspace).name.clone();
+            return Err(memory.refusal(Some(&name)));
+        }
+        if memory.limit() == 0 || memory.excess(false) == 0 {
+            return Ok(());
+        }
+        let (journal, now) = (process.journal.as_ref(), self.now);
+        let mut evictor = Evictor { memory, journal, now, random: &mut self.random };
+        match evictor.make_room(&process.keyspaces()) {
+            Relief::None => Err(memory.refusal(None)),
+            Relief::Enough | Relief::Some => Ok(()),
         }
     }
 

@@ -4,11 +4,13 @@ use crate::cluster;
 use crate::journal::Journal;
 use crate::keyspace::Keyspace;
 use crate::process::Process;
-use gateway::Statistics;
-use protocol::hosted::{Backlog, Lag};
+use gateway::{Figures, Statistics};
+use protocol::eviction::human_bytes;
+use protocol::hosted::{Backlog, Holdings, Lag};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use types::KeyspaceId;
 
 /// The sections in their order; those behind the others are only told of if they are asked for.
 const SECTIONS: [&str; 12] = [
@@ -54,7 +56,7 @@ pub(crate) fn write(
         match section {
             "server" => server(process, out),
             "clients" => clients(process, out),
-            "memory" => memory(keyspaces, out),
+            "memory" => memory(process, out),
             "persistence" => persistence(process, out),
             "stats" => stats(process, statistics, out),
             "cpu" => cpu(out),
@@ -103,11 +105,23 @@ fn clients(process: &Process, out: &mut String) {
     line(out, format_args!("maxclients:{}\r\nblocked_clients:0", process.parameters.max_clients()));
 }
 
-fn memory(keyspaces: &[Arc<Keyspace>], out: &mut String) {
-    let data: usize = keyspaces.iter().map(|keyspace| keyspace.memory()).sum();
-    let resident = resident_bytes();
-    line(out, format_args!("used_memory:{}\r\nused_memory_dataset:{data}", resident.max(data as u64)));
-    line(out, format_args!("used_memory_rss:{resident}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction"));
+/// `used_memory` is what the limit is compared with: what the data occupies, as it is counted.
+fn memory(process: &Process, out: &mut String) {
+    let memory = &process.locals.memory;
+    let (used, limit, resident) = (memory.used(), memory.limit(), resident_bytes());
+    let data = used.bytes as u64;
+    line(out, format_args!("used_memory:{data}\r\nused_memory_human:{}", human_bytes(data)));
+    line(out, format_args!("used_memory_rss:{resident}\r\nused_memory_rss_human:{}", human_bytes(resident)));
+    line(out, format_args!("used_memory_dataset:{data}\r\nused_memory_histories:{}", used.retained));
+    line(out, format_args!("maxmemory:{limit}\r\nmaxmemory_human:{}", human_bytes(limit)));
+    line(out, format_args!("maxmemory_policy:{}", memory.policy_name()));
+    let databases = process.options.databases.max(1) - 1;
+    line(
+        out,
+        format_args!("maxmemory_policy_applies_to:keyspaces 0 to {databases} that this process keeps alone"),
+    );
+    line(out, format_args!("evicted_keys:{}\r\nrefused_for_memory:{}", memory.evicted(), memory.refused()));
+    line(out, format_args!("mem_fragmentation_ratio:{:.2}", resident as f64 / data.max(1) as f64));
 }
 
 /// What the kernel says the process occupies, in bytes; 0 where it does not say.
@@ -146,6 +160,7 @@ fn stats(process: &Process, statistics: &Statistics, out: &mut String) {
     line(out, format_args!("total_connections_received:{accepted}"));
     line(out, format_args!("total_commands_processed:{}", statistics.calls()));
     line(out, format_args!("rejected_connections:{refused}"));
+    line(out, format_args!("evicted_keys:{}", process.locals.memory.evicted()));
     line(out, format_args!("total_error_replies:{}", statistics.error_replies()));
     let [channels, patterns, shards] = process.interest.read().counts();
     line(out, format_args!("pubsub_channels:{channels}\r\npubsub_patterns:{patterns}"));
@@ -172,8 +187,9 @@ fn cpu(out: &mut String) {
 
 /// `MEMORY STATS`, in bytes and numbers.
 pub(crate) fn memory_stats(process: &Process, keyspaces: &[Arc<Keyspace>], visit: &mut dyn FnMut(&str, u64)) {
-    let data: usize = keyspaces.iter().map(|keyspace| keyspace.memory()).sum();
-    let keys: usize = keyspaces.iter().map(|keyspace| keyspace.len()).sum();
+    let data = process.locals.memory.used().bytes;
+    let hosted: usize = process.view.holdings.lock().iter().map(|(_, held)| held.keys).sum();
+    let keys = hosted + keyspaces.iter().map(|keyspace| keyspace.len()).sum::<usize>();
     let resident = resident_bytes();
     let total = resident.max(data as u64);
     visit("peak.allocated", peak_bytes().max(total));
@@ -184,6 +200,35 @@ pub(crate) fn memory_stats(process: &Process, keyspaces: &[Arc<Keyspace>], visit
     visit("overhead.total", total - data as u64);
     visit("allocator.resident", resident);
     visit("clients.count", process.clients.load(Relaxed) as u64);
+}
+
+/// The part of `MEMORY STATS` on each keyspace that has keys here.
+pub(crate) fn memory_of_keyspaces(
+    process: &Process,
+    keyspaces: &[Arc<Keyspace>],
+    visit: &mut dyn FnMut(&str, Figures<'_>),
+) {
+    let solo = keyspaces.iter().map(|keyspace| {
+        let occupied = keyspace.occupied();
+        let (memory, retained, evicted) = (occupied.bytes, occupied.retained, keyspace.evicted());
+        let (keys, deadlines) = (keyspace.len(), keyspace.deadlines());
+        (keyspace.id, Holdings { keys, deadlines, memory, retained, evicted, is_full: false })
+    });
+    let mut all: Vec<(KeyspaceId, Holdings)> = solo.collect();
+    all.extend(process.view.holdings.lock().iter().copied());
+    all.retain(|(_, held)| held.keys > 0);
+    all.sort_by_key(|(id, _)| *id);
+    let name = |id: KeyspaceId| format!("db.{}", process.cluster.lock().short_name(id));
+    for (id, held) in all {
+        let figures = [
+            ("keys", held.keys as u64),
+            ("expires", held.deadlines as u64),
+            ("bytes", held.memory as u64),
+            ("histories.bytes", held.retained as u64),
+            ("evicted", held.evicted),
+        ];
+        visit(&name(id), &figures);
+    }
 }
 
 /// The most that the process has occupied, as the kernel says; 0 where it does not say.
@@ -256,6 +301,21 @@ pub(crate) fn metrics(process: &Process) -> String {
         "gauge",
         "Memory held, as the kernel counts it.",
         &plain(resident_bytes()),
+    );
+    let memory = &process.locals.memory;
+    metric(
+        "data_memory_bytes",
+        "gauge",
+        "Memory of all data, as it is counted.",
+        &plain(memory.used().bytes as u64),
+    );
+    metric("max_memory_bytes", "gauge", "Its limit; 0 for none.", &plain(memory.limit()));
+    metric("evicted_keys_total", "counter", "Keys that caches have let go.", &plain(memory.evicted()));
+    metric(
+        "refused_for_memory_total",
+        "counter",
+        "Commands refused because memory is used up.",
+        &plain(memory.refused()),
     );
     metric("connected_clients", "gauge", "Clients connected.", &plain(process.clients.load(Relaxed) as u64));
     let connections = plain(process.total_connections.load(Relaxed));

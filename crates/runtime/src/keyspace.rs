@@ -1,11 +1,13 @@
 //! Keyspaces that the process keeps by itself, in partitions that any worker serves under their locks.
 
+use crate::memory::{Memory, Occupied};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use protocol::eviction::{Cache, Eviction};
 use protocol::model;
 use protocol::{Durability, Replica};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use strict::solo::{Options, Solo, Transactions};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use strict::solo::{Options, Solo, Transactions, tracked};
 use types::{HashSeed, Incarnation, KeyspaceId, NodeId, PartitionId, ProcessId, Slot};
 
 /// The keyspaces that the process keeps by itself, and what it makes new ones of.
@@ -19,6 +21,7 @@ pub(crate) struct Locals {
     pub(crate) partitions: u16,
     /// Nothing is durable.
     pub(crate) in_memory: bool,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Locals {
@@ -30,7 +33,8 @@ impl Locals {
         partitions: u16,
         in_memory: bool,
     ) -> Self {
-        Locals { list: RwLock::default(), process, incarnation, seed, partitions, in_memory }
+        let (list, memory) = (RwLock::default(), Arc::default());
+        Locals { list, process, incarnation, seed, partitions, in_memory, memory }
     }
 
     /// Those of this moment.
@@ -65,6 +69,21 @@ impl Locals {
         if self.in_memory { Durability::Volatile } else { durability }
     }
 
+    /// Makes a keyspace a cache, another one, or none.
+    pub(crate) fn set_cache(&self, id: KeyspaceId, options: &model::Solo) {
+        if let Some(keyspace) = self.of(id)
+            && keyspace.set_cache(options)
+        {
+            keyspace.track();
+        }
+    }
+
+    /// Chooses what becomes of numbered keyspaces at the process's limit.
+    pub(crate) fn set_policy(&self, policy: Option<Eviction>) {
+        self.memory.set_policy(policy);
+        self.list().iter().for_each(|keyspace| keyspace.track());
+    }
+
     /// Changes the durability of a keyspace. True if that was another one.
     pub(crate) fn set_durability(&self, id: KeyspaceId, durability: Durability) -> bool {
         let durability = self.effective(durability);
@@ -82,6 +101,35 @@ pub(crate) struct PartitionCell {
     pub(crate) replica: Mutex<Replica<Solo>>,
     /// True while the log's list of partitions with records in the open group names it.
     pub(crate) dirty: AtomicBool,
+    /// What was counted of it: all bytes, and those of histories.
+    counted: [AtomicUsize; 2],
+    memory: Arc<Memory>,
+}
+
+impl PartitionCell {
+    /// Counts what the partition occupies; its lock is held.
+    #[inline]
+    pub(crate) fn count(&self, solo: &Solo) {
+        let now = Occupied { bytes: solo.memory(), retained: solo.retained() };
+        let before = self.occupied();
+        if now != before {
+            self.counted[0].store(now.bytes, Ordering::Relaxed);
+            self.counted[1].store(now.retained, Ordering::Relaxed);
+            self.memory.recount(now, before);
+        }
+    }
+
+    /// What was counted last.
+    pub(crate) fn occupied(&self) -> Occupied {
+        let [bytes, retained] = [0, 1].map(|index| self.counted[index].load(Ordering::Relaxed));
+        Occupied { bytes, retained }
+    }
+}
+
+impl Drop for PartitionCell {
+    fn drop(&mut self) {
+        self.memory.recount(Occupied::default(), self.occupied());
+    }
 }
 
 /// A keyspace of them.
@@ -93,6 +141,12 @@ pub(crate) struct Keyspace {
     pub(crate) transactions: Mutex<Transactions>,
     /// Workers whose list is older serve it no more.
     pub(crate) dropped: AtomicBool,
+    /// What it is as a cache, if it says.
+    cache: Mutex<Option<Cache>>,
+    /// The share of each partition in bytes, above any if it has none.
+    share: AtomicUsize,
+    evicted: AtomicU64,
+    memory: Arc<Memory>,
 }
 
 impl Keyspace {
@@ -103,15 +157,84 @@ impl Keyspace {
             let slot = Slot::replica(id, PartitionId(number));
             let node = NodeId { process, incarnation, slot };
             let replica = Mutex::new(Replica::new(node, Solo::new(Options { durability, seed })));
-            Arc::new(PartitionCell { keyspace: id, replica, dirty: AtomicBool::new(false) })
+            let memory = Arc::clone(&locals.memory);
+            let cell = PartitionCell {
+                keyspace: id,
+                replica,
+                dirty: AtomicBool::new(false),
+                counted: Default::default(),
+                memory,
+            };
+            cell.count(cell.replica.lock().protocol());
+            Arc::new(cell)
         });
-        Keyspace {
+        let keyspace = Keyspace {
             id,
             name,
             partitions: partitions.collect(),
             transactions: Mutex::new(Transactions::new()),
             dropped: AtomicBool::new(false),
+            cache: Mutex::default(),
+            share: AtomicUsize::new(usize::MAX),
+            evicted: AtomicU64::new(0),
+            memory: Arc::clone(&locals.memory),
+        };
+        keyspace.set_cache(options);
+        keyspace.track();
+        keyspace
+    }
+
+    /// Takes over what the keyspace is as a cache. True if it was something else.
+    fn set_cache(&self, options: &model::Solo) -> bool {
+        let of_each =
+            |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX) / self.partitions.len().max(1);
+        let share = options.max_memory.map(of_each);
+        let cache = options.eviction.map(|policy| Cache { policy, share });
+        let mut present = self.cache.lock();
+        let is_news = *present != cache;
+        *present = cache;
+        self.share.store(cache.and(share).unwrap_or(usize::MAX), Ordering::Relaxed);
+        if is_news {
+            self.memory.set_full(self.id, false);
         }
+        is_news
+    }
+
+    /// Which keys go, its own policy before the process's.
+    pub(crate) fn policy(&self) -> Option<Eviction> {
+        let own = self.cache.lock().map(|cache| cache.policy);
+        own.or_else(|| self.memory.policy_of(self.id))
+    }
+
+    /// The policy and each partition's share in bytes, of a cache with memory of its own.
+    #[inline]
+    pub(crate) fn share(&self) -> Option<(Eviction, usize)> {
+        let share = Some(self.share.load(Ordering::Relaxed)).filter(|share| *share < usize::MAX)?;
+        Some((self.policy()?, share))
+    }
+
+    /// Lets its partitions track what its policy needs.
+    fn track(&self) {
+        let tracked = self.policy().and_then(tracked);
+        self.partitions.iter().for_each(|cell| cell.replica.lock().protocol_mut().track(tracked));
+    }
+
+    /// Keys have gone.
+    pub(crate) fn count_evicted(&self, keys: usize) {
+        self.evicted.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    /// How many keys have gone in this life of the process.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// What its partitions occupied when they were counted last.
+    pub(crate) fn occupied(&self) -> Occupied {
+        self.partitions.iter().fold(Occupied::default(), |sum, cell| {
+            let Occupied { bytes, retained } = cell.occupied();
+            Occupied { bytes: sum.bytes + bytes, retained: sum.retained + retained }
+        })
     }
 
     pub(crate) fn durability(&self) -> Durability {

@@ -2,6 +2,7 @@
 
 use crate::cluster::{ClusterOptions, Models};
 use protocol::Durability;
+use protocol::eviction::Eviction;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,12 @@ pub struct Options {
     pub client_output_limit_bytes: usize,
     /// The most bytes of one command.
     pub client_query_limit_bytes: usize,
+    /// How many bytes the data may occupy; 0 for any number.
+    pub max_memory_bytes: u64,
+    /// What becomes of numbered keyspaces that the process keeps by itself when it is more; commands are refused without.
+    pub max_memory_policy: Option<Eviction>,
+    /// How many keys are drawn for one that goes.
+    pub max_memory_samples: usize,
     /// How many numbers SELECT takes.
     pub databases: u16,
     /// A checkpoint is taken when the log has grown by this many bytes since the last one, and by as much as that.
@@ -96,6 +103,9 @@ impl Default for Options {
             max_clients: 10_000,
             client_output_limit_bytes: 1 << 20,
             client_query_limit_bytes: 1 << 30,
+            max_memory_bytes: 0,
+            max_memory_policy: None,
+            max_memory_samples: crate::memory::SAMPLES,
             databases: 16,
             checkpoint_after_bytes: 256 << 20,
             region_queue_bytes: 32 << 20,

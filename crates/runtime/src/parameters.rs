@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::output_limits::{self, Limit, OutputLimits};
 use crate::process::Process;
 use parking_lot::Mutex;
+use protocol::eviction::{Eviction, parse_bytes};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
@@ -43,6 +44,10 @@ const MEANINGLESS: [(&str, &str); 24] = [
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
 ];
+
+/// What `CONFIG SET` says to a policy that is none, in Redis's order.
+const POLICIES: &str = "argument(s) must be one of the following: volatile-lru, volatile-lfu, volatile-random, volatile-ttl, \
+                        allkeys-lru, allkeys-lfu, allkeys-random, noeviction";
 
 /// What can be changed.
 pub(crate) struct Parameters {
@@ -145,8 +150,10 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("io-threads", &options.threads.to_string());
     visit("latency-monitor-threshold", &parameters.latency_millis.load(Relaxed).to_string());
     visit("maxclients", &parameters.max_clients().to_string());
-    visit("maxmemory", "0");
-    visit("maxmemory-policy", "noeviction");
+    let memory = &process.locals.memory;
+    visit("maxmemory", &memory.limit().to_string());
+    visit("maxmemory-policy", memory.policy_name());
+    visit("maxmemory-samples", &memory.samples().to_string());
     visit("notify-keyspace-events", "");
     visit("port", &process.port.load(Relaxed).to_string());
     visit("protected-mode", switch(parameters.protected_mode()));
@@ -174,6 +181,9 @@ enum Change {
     OutputLimits(Vec<Limit>),
     TimeoutSeconds(u64),
     Password(Option<String>),
+    MaxMemory(u64),
+    MaxMemoryPolicy(Option<Eviction>),
+    MaxMemorySamples(usize),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -207,6 +217,9 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
             Change::Password(password) => *process.password.write() = password,
+            Change::MaxMemory(bytes) => process.locals.memory.set_limit(bytes),
+            Change::MaxMemoryPolicy(policy) => process.locals.set_policy(policy),
+            Change::MaxMemorySamples(samples) => process.locals.memory.set_samples(samples),
             Change::Meaningless(name, value) => {
                 parameters.meaningless.lock().insert(name, value);
             }
@@ -256,6 +269,17 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         "timeout" => integer(0, i32::MAX.into()).map(|seconds| Change::TimeoutSeconds(seconds as u64)),
         // Who has authenticated goes on.
         "requirepass" => Ok(Change::Password((!value.is_empty()).then(|| value.to_owned()))),
+        "maxmemory" => match parse_bytes(value) {
+            Some(bytes) => Ok(Change::MaxMemory(bytes)),
+            None => Err("argument must be a memory value".to_owned()),
+        },
+        "maxmemory-policy" => match Eviction::from_name(value.as_bytes()) {
+            Some(policy) => Ok(Change::MaxMemoryPolicy(policy)),
+            None => Err(POLICIES.to_owned()),
+        },
+        "maxmemory-samples" => {
+            integer(1, i32::MAX.into()).map(|samples| Change::MaxMemorySamples(samples as usize))
+        }
         _ if value.eq_ignore_ascii_case(present) => Ok(Change::Nothing),
         _ => Err("can't set immutable config".to_owned()),
     }

@@ -177,12 +177,17 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
+        let locals = Arc::clone(cluster.locals());
+        locals.memory.set_numbered(options.databases);
+        locals.memory.set_limit(options.max_memory_bytes);
+        locals.memory.set_samples(options.max_memory_samples);
+        locals.set_policy(options.max_memory_policy);
         Process {
             parameters: Parameters::new(&options),
             password: RwLock::new(options.password.clone()),
             options,
             journal,
-            locals: Arc::clone(cluster.locals()),
+            locals,
             view: Arc::clone(cluster.view()),
             cluster: Mutex::new(cluster),
             workers: RwLock::new(Vec::new()),

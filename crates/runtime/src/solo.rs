@@ -1,7 +1,9 @@
 //! Requests to a strict keyspace of this process: the locks, the steps, the log, the gate.
 
+use crate::eviction::Evictor;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Locals, PartitionCell};
+use crate::memory::Memory;
 use parking_lot::MutexGuard;
 use protocol::{ContextAsk, Gate, Input, NoReplies, Now, Replica, Replies, Request};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ impl Outcome {
 /// Serves requests of one worker.
 pub(crate) struct SoloCall<'c> {
     pub(crate) keyspace: &'c Keyspace,
+    pub(crate) memory: &'c Memory,
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) now: Now,
     pub(crate) random: &'c mut Rng,
@@ -72,6 +75,17 @@ impl SoloCall<'_> {
         }
         replica.step(self.now, batch, self.random, replies);
         self.log(&mut [(cell, &mut replica)]);
+        self.count(cell, &mut replica);
+    }
+
+    /// Counts what a partition occupies, and lets keys go if it is a cache's and has more than its share.
+    fn count(&mut self, cell: &Arc<PartitionCell>, replica: &mut Replica<Solo>) {
+        cell.count(replica.protocol());
+        if self.keyspace.share().is_some() {
+            let (memory, journal, now) = (self.memory, self.journal, self.now);
+            let mut evictor = Evictor { memory, journal, now, random: self.random };
+            evictor.keep_share(self.keyspace, cell, replica);
+        }
     }
 
     fn log(&mut self, partitions: &mut [(&Arc<PartitionCell>, &mut Replica<Solo>)]) {
@@ -131,6 +145,9 @@ impl SoloCall<'_> {
         let mut partitions: Vec<_> =
             keyspace.partitions.iter().zip(guards.iter_mut().map(|guard| &mut **guard)).collect();
         self.log(&mut partitions);
+        for (cell, replica) in keyspace.partitions.iter().zip(guards) {
+            self.count(cell, replica);
+        }
     }
 }
 
@@ -163,7 +180,9 @@ fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) -> Result<(), String> 
 /// Ends recovery. `whole` is false if what clients were told may be missing.
 pub(crate) fn recovered(locals: &Locals, whole: bool) {
     for cell in locals.list().iter().flat_map(|keyspace| &keyspace.partitions) {
-        input(&mut cell.replica.lock(), Input::Recovered { complete: whole });
+        let mut replica = cell.replica.lock();
+        input(&mut replica, Input::Recovered { complete: whole });
+        cell.count(replica.protocol());
     }
 }
 

@@ -5,6 +5,7 @@ mod told;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
+use crate::eviction::{self, Relief};
 use crate::guard::{AUTHENTICATION_TIME, DENIED, MOMENT, MOST_UNAUTHENTICATED, is_local};
 use crate::health;
 use crate::host::{WorkerHost, answer};
@@ -73,6 +74,8 @@ pub(crate) struct Worker {
     grown: Vec<usize>,
     /// How many commands there were when statistics were published.
     published: u64,
+    /// There is too much memory in use, and keys that may go.
+    is_relieving: bool,
     next_tick: types::Instant,
 }
 
@@ -115,6 +118,7 @@ impl Worker {
             pushed: Outcome::NOTHING,
             grown: Vec::new(),
             published: 0,
+            is_relieving: false,
             index,
             poll,
             listeners,
@@ -136,7 +140,8 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         while !self.host.process.is_stopping() {
-            let idle = self.unread.is_empty() && self.touched.is_empty() && !self.gateway.is_busy();
+            let waiting = self.unread.is_empty() && self.touched.is_empty() && !self.gateway.is_busy();
+            let idle = waiting && !self.is_relieving;
             let timeout = if idle { self.rest().min(self.until_deadline()) } else { Duration::ZERO };
             if let Err(error) = self.poll.poll(&mut events, Some(timeout))
                 && error.kind() != ErrorKind::Interrupted
@@ -183,6 +188,9 @@ impl Worker {
         }
         if self.host.now.instant >= self.next_tick {
             self.tick();
+        }
+        if self.is_relieving {
+            self.relieve();
         }
         if !self.is_due() {
             self.settle();
@@ -631,11 +639,21 @@ impl Worker {
                     // Nobody waits for a reply; if the log refused, it is undone and comes again.
                     let _ = journal.append(&mut [(cell, &mut replica)]);
                 }
+                cell.count(replica.protocol());
             }
             if self.index == 0 {
                 self.expire_leases(keyspace);
             }
         }
+        if self.index == TIMEKEEPER {
+            self.relieve();
+        }
+    }
+
+    /// Lets keys of caches go, as long as there is too much.
+    fn relieve(&mut self) {
+        let host = &mut self.host;
+        self.is_relieving = eviction::look_after(&host.process, host.now, &mut host.random) == Relief::Some;
     }
 
     /// Gives back the memory of subscribers' outputs that are empty.

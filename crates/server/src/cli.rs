@@ -1,7 +1,7 @@
 //! The command line. Its shapes are relied on by scripts: add to them, do not change them.
 
 use crate::commands::cluster::Delay;
-use crate::config::{Durability, HostPort, LogLevel};
+use crate::config::{Bytes, Durability, HostPort, LogLevel, MemoryPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -67,6 +67,13 @@ pub struct ServeArguments {
     /// Worker threads [default: one for each core, at most 8]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroU16>,
+    /// How much memory the data may occupy, such as 100mb [default: any amount]
+    #[arg(long, value_name = "BYTES")]
+    pub max_memory: Option<Bytes>,
+    /// What becomes of keys when it is more: noeviction refuses commands, allkeys-lru and others let keys go [default:
+    /// noeviction]
+    #[arg(long, value_name = "POLICY")]
+    pub max_memory_policy: Option<MemoryPolicy>,
     /// Serve only loopback clients on wildcard addresses while there is no password [default: yes]
     #[arg(long, value_enum, value_name = "yes|no")]
     pub protected_mode: Option<Switch>,

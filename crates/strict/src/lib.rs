@@ -9,6 +9,7 @@
 //!
 //! No networking, no clock, no entropy, no threads: everything is an input or an output of a step.
 
+mod caching;
 mod coordinator;
 pub mod ir;
 pub mod locking;

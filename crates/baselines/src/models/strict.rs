@@ -103,6 +103,10 @@ impl Model for StrictBaselines {
         properties
     }
 
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        Strict.placement(&split(options).1, place)
+    }
+
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
         let (baseline, rest) = split(options);
         let Some(baseline) = baseline else { return Strict.host(&rest, place) };

@@ -12,7 +12,7 @@ use hosting::SiteHosting;
 use protocol::hosted::{Hosted, HostedNodes, Place};
 use protocol::model::{ClusterShape, Model, OptionWords, Properties, StoredOptions, read, store};
 use std::fmt::{self, Debug, Formatter};
-use types::Error;
+use types::{Address, Error};
 
 /// The model's name.
 const NAME: &str = "branch";
@@ -73,6 +73,18 @@ impl Model for Branch {
 
     fn describe(&self, options: &StoredOptions, _: &ClusterShape) -> Properties {
         read::<Options>(options).map(|options| options.describe()).unwrap_or_default()
+    }
+
+    /// The sites first, then the partitions of records.
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        let Ok(options) = read::<Options>(options) else { return Vec::new() };
+        let topology = placement::topology(&options, place);
+        let apart = topology.partitions.first().map_or(0, Vec::len);
+        let records = (0..apart).map(|number| {
+            let of_region = |partitions: &Vec<Address>| partitions.get(number).map(|at| at.process.0);
+            topology.partitions.iter().filter_map(of_region).collect()
+        });
+        std::iter::once(topology.sites.iter().map(|at| at.process.0).collect()).chain(records).collect()
     }
 
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {

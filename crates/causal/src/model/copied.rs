@@ -5,7 +5,7 @@ use super::options::Options;
 use super::placement::{groups, topology};
 use crate::stable::{self, Times, Topology};
 use protocol::Durability;
-use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn};
+use protocol::hosted::{Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn};
 use protocol::model::StoredOptions;
 use replication::copies::{self, Member};
 use std::collections::BTreeMap;
@@ -87,6 +87,11 @@ impl<N: Kept> Hosting for CopyHosting<N> {
 
     fn backlog(&self, nodes: &Nodes<Copies<N>>) -> Backlog {
         N::backlog(led(nodes))
+    }
+
+    fn holdings(&self, nodes: &Nodes<Copies<N>>) -> Holdings {
+        let each = nodes.protocols().map(|node| node.protocol().holdings());
+        each.fold(Holdings::default(), Holdings::and)
     }
 
     fn lag(&self, nodes: &Nodes<Copies<N>>, wall: WallTime) -> Option<Lag> {

@@ -6,7 +6,7 @@ use super::options::Options;
 use super::placement::topology;
 use crate::cops::{self, Handler, Message, Node, Partition};
 use protocol::Durability;
-use protocol::hosted::{Backlog, Hosted, Lag, Place};
+use protocol::hosted::{Backlog, Holdings, Hosted, Lag, Place};
 use protocol::model::StoredOptions;
 use std::sync::Arc;
 use types::WallTime;
@@ -73,6 +73,10 @@ impl Kept for Node {
                 ..backlog
             }
         })
+    }
+
+    fn holdings(&self) -> Holdings {
+        self.as_partition().map(Partition::holdings).unwrap_or_default()
     }
 
     fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag {

@@ -3,7 +3,7 @@
 use super::options::Options;
 use super::placement::topology;
 use crate::stable::{self, Coordinator, Message, Node, Partition, Times, Topology};
-use protocol::hosted::{Backlog, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn, Waits};
+use protocol::hosted::{Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn, Waits};
 use protocol::model::{ClusterShape, StoredOptions, read};
 use replication::copies::Copied;
 use std::marker::PhantomData;
@@ -22,6 +22,9 @@ pub(super) trait Kept: Copied<Message: Clone + Send, Timer: Send> + Send {
 
     /// What replicas keep for other regions.
     fn backlog<'n>(nodes: impl Iterator<Item = &'n Self>) -> Backlog;
+
+    /// What a replica holds; nothing of a coordinator.
+    fn holdings(&self) -> Holdings;
 
     /// How old is what these nodes know of other regions.
     fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag;
@@ -96,6 +99,10 @@ impl<N: Kept> Hosting for PartitionHosting<N> {
         N::backlog(nodes.protocols())
     }
 
+    fn holdings(&self, nodes: &Nodes<N>) -> Holdings {
+        nodes.protocols().map(N::holdings).fold(Holdings::default(), Holdings::and)
+    }
+
     fn lag(&self, nodes: &Nodes<N>, wall: WallTime) -> Option<Lag> {
         Some(N::lag(nodes.protocols(), wall))
     }
@@ -148,6 +155,10 @@ impl<S: Times> Kept for Node<S> {
                 ..backlog
             }
         })
+    }
+
+    fn holdings(&self) -> Holdings {
+        self.as_partition().map(Partition::holdings).unwrap_or_default()
     }
 
     fn lag<'n>(nodes: impl Iterator<Item = &'n Self> + Clone, wall: WallTime) -> Lag {

@@ -91,6 +91,10 @@ impl Model for Causal {
         read::<Options>(options).map(|options| options.describe(cluster)).unwrap_or_default()
     }
 
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        read::<Options>(options).map(|options| placement::processes(&options, place)).unwrap_or_default()
+    }
+
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
         let options: Options = read(options)?;
         // It was compiled when it was given. One that cannot be any more merges nothing, and reads say what values there are.

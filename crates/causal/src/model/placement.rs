@@ -35,6 +35,17 @@ pub fn topology(options: &Options, place: &Place<'_>) -> Topology {
     Topology { regions, keyspace: place.keyspace, seed: place.cluster.seed }
 }
 
+/// By partition: the processes that keep it, region by region.
+pub(super) fn processes(options: &Options, place: &Place<'_>) -> Vec<Vec<u16>> {
+    let mut processes = vec![Vec::new(); usize::from(options.partitions)];
+    for (partition, copies) in
+        (0..place.cluster.region_count()).flat_map(|region| held(options, place, region))
+    {
+        processes[usize::from(partition)].extend(copies.iter().map(|copy| copy.process.0));
+    }
+    processes
+}
+
 /// The groups of a keyspace whose partitions have copies, each named by the address that its topology has.
 pub fn groups(options: &Options, place: &Place<'_>) -> Groups {
     let of_region = |region| held(options, place, region).map(|(_, copies)| copies);

@@ -233,12 +233,27 @@ fn usage<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 fn stats(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let mut found = Vec::new();
     control.host.memory(&mut |name, value| found.push((name.to_owned(), value)));
-    sink.map(found.len());
-    for (name, value) in found {
+    let mut keyspaces = Vec::new();
+    control.host.memory_of_keyspaces(&mut |name, figures| {
+        let figures: Vec<(String, u64)> =
+            figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        keyspaces.push((name.to_owned(), figures));
+    });
+    sink.map(found.len() + keyspaces.len());
+    put_figures(&found, sink);
+    for (name, figures) in keyspaces {
         sink.bulk(name.as_bytes());
-        sink.integer(value as i64);
+        sink.map(figures.len());
+        put_figures(&figures, sink);
     }
     Ok(())
+}
+
+fn put_figures(figures: &[(String, u64)], sink: &mut dyn ReplySink) {
+    for (name, value) in figures {
+        sink.bulk(name.as_bytes());
+        sink.integer(*value as i64);
+    }
 }
 
 fn memory_doctor(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {

@@ -22,7 +22,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 #[rustfmt::skip]
 static KEYSPACE: &[Command] = &[
-    Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [REGIONS region ...] [option value ...]", Steer(Flow::Administer)),
+    Command::new("keyspace|create", -5, OPERATOR, "anabranch 0.1.0", "Creates a keyspace: KEYSPACE CREATE name MODEL strict|causal|branch [DURABILITY always|everysec|none] [EVICTION policy] [MAXMEMORY bytes] [REGIONS region ...] [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|alter", -5, OPERATOR, "anabranch 0.1.0", "Changes options of a keyspace: KEYSPACE ALTER name option value [option value ...]", Steer(Flow::Administer)),
     Command::new("keyspace|drop", 3, OPERATOR, "anabranch 0.1.0", "Drops a keyspace with everything in it: KEYSPACE DROP name", Steer(Flow::Administer)),
     Command::new("keyspace|place", -5, OPERATOR, "anabranch 0.1.0", "Moves the replicas of a partition to other processes of the cluster: KEYSPACE PLACE name partition process [process ...]", Steer(Flow::Administer)),
@@ -137,7 +137,7 @@ fn hot_keys<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
 }
 
 /// The names of options; a list of regions ends before one.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 16] = [
     "MODEL",
     "DURABILITY",
     "PARTITIONS",
@@ -152,6 +152,8 @@ const OPTIONS: [&str; 14] = [
     "ISOLATION",
     "CLOCKBOUND",
     "SKEWWAIT",
+    "EVICTION",
+    "MAXMEMORY",
 ];
 
 fn number(text: &[u8], what: &str) -> Result<u16, Error> {

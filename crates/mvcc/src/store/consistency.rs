@@ -11,6 +11,7 @@ impl<S: Stamp> Store<S> {
         let histories: usize = self.histories.iter().map(|history| history.heap_bytes()).sum();
         let deadlines: usize = self.deadlines.iter().map(|(_, key)| key.heap_bytes()).sum();
         assert_eq!(self.memory, records + histories + deadlines, "memory");
+        assert_eq!(self.kept, histories, "memory of histories");
         self.assert_records();
         self.assert_histories();
     }

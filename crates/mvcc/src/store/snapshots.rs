@@ -233,7 +233,8 @@ impl<S: Stamp> Store<S> {
         let (before, len) = (kept.heap_bytes(), kept.history.len());
         let wants_resets = wants_resets(self.losses.as_ref(), kept);
         let folded = kept.history.fold(&kept.key, horizon, watershed, wants_resets);
-        self.memory = self.memory + kept.heap_bytes() - before;
+        let after = kept.heap_bytes();
+        (self.memory, self.kept) = (self.memory + after - before, self.kept + after - before);
         self.steps += kept.history.take_steps();
         if let Some(losses) = &mut self.losses {
             list_folded(losses, &kept.key, folded, self.sight);
@@ -292,6 +293,7 @@ impl<S: Stamp> Store<S> {
     fn drop_history(&mut self, hash: KeyHash, key: &[u8]) {
         let Some(history) = self.histories.remove(hash, key) else { return };
         self.memory -= history.heap_bytes();
+        self.kept -= history.heap_bytes();
         self.contested.remove(&(hash, history.key.clone()));
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
             self.tombstones -= 1;
@@ -378,13 +380,14 @@ impl<S: Stamp> Store<S> {
             }
         };
         let (era, sight, few, tells_losses) = (self.era, self.sight, self.few, self.losses.is_some());
-        let (due, memory) = (&mut self.due, &mut self.memory);
+        let (due, memory, all_kept) = (&mut self.due, &mut self.memory, &mut self.kept);
         let kept = self.histories.get_or_insert_with(hash, key, || {
             due.push((stamp, hash));
             let history = History::new(sight, few, tells_losses);
             let key = CompactKey::new(key);
             let kept = KeyHistory { key, hash, due: stamp, era, is_queued: false, history };
             *memory += kept.heap_bytes();
+            *all_kept += kept.heap_bytes();
             kept
         });
         kept.history.mutants = self.mutants;
@@ -409,6 +412,7 @@ impl<S: Stamp> Store<S> {
         bytes_after: usize,
     ) {
         self.memory = self.memory + bytes_after - bytes_before;
+        self.kept = self.kept + bytes_after - bytes_before;
         self.tombstones = self.tombstones + usize::from(after.absent) - usize::from(before.absent);
         self.recount(key, before, after);
     }
@@ -515,7 +519,9 @@ impl<S: Stamp> Store<S> {
                 let bytes_before = kept.heap_bytes();
                 let answer = kept.history.with_state(&mut record.cell, visible, bounds, later, own, read);
                 self.steps += kept.queue(&mut self.waiting);
-                self.memory = self.memory + kept.heap_bytes() - bytes_before;
+                let bytes = kept.heap_bytes();
+                self.memory = self.memory + bytes - bytes_before;
+                self.kept = self.kept + bytes - bytes_before;
                 answer
             }
         };

@@ -1,12 +1,13 @@
 //! What a model adds to [`Nodes`].
 
-use super::{Backlog, Environment, Hosted, Lag, LogWork, Nodes, Turn};
+use super::chores::{Chore, Chores, Heard};
+use super::{Backlog, Environment, Holdings, Hosted, Lag, LogWork, Nodes, Turn};
 use crate::contract::Protocol;
 use crate::gate::{Durable, Gate};
 use crate::heat::{Heat, Sketch};
 use crate::model::{PartitionMove, StoredOptions};
 use crate::request::Request;
-use types::{Error, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
+use types::{Error, HashSeed, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
 
 /// What only a model knows of its instances in a process. A type of the model's crate, with what it has to remember; see
 /// [`Hosted`] for what each function is asked.
@@ -16,6 +17,27 @@ pub trait Hosting: Send {
 
     /// See [`Hosted::counts_meetings`].
     const COUNTS_MEETINGS: bool = false;
+
+    /// True if the process has things to do by itself ([`Hosting::chores`]).
+    const HAS_CHORES: bool = false;
+
+    /// What the process is to do now: keys that have expired, and keys of a cache that are to go. Only the process that
+    /// leads a partition tells any of it, or the first one that can if nobody does; a bounded number at a time.
+    fn chores(&self, nodes: &Nodes<Self::Protocol>, turn: &mut Turn<'_>) -> Vec<Chore> {
+        let _ = (nodes, turn);
+        Vec::new()
+    }
+
+    /// What hashes the keyspace's keys; for chores.
+    fn seed(&self) -> HashSeed {
+        HashSeed::default()
+    }
+
+    /// See [`Hosted::holdings`].
+    fn holdings(&self, nodes: &Nodes<Self::Protocol>) -> Holdings {
+        let _ = nodes;
+        Holdings::default()
+    }
 
     /// See [`Hosted::is_complete`].
     fn is_complete(&self, nodes: &Nodes<Self::Protocol>) -> bool {
@@ -72,6 +94,12 @@ pub trait Hosting: Send {
         None
     }
 
+    /// See [`Hosted::leader`].
+    fn leader(&self, nodes: &Nodes<Self::Protocol>, partition: u16) -> Option<u16> {
+        let _ = (nodes, partition);
+        None
+    }
+
     /// See [`Hosted::place`].
     fn place(
         &mut self,
@@ -103,12 +131,13 @@ pub trait Hosting: Send {
 pub struct HostedNodes<H: Hosting> {
     nodes: Nodes<H::Protocol>,
     hosting: H,
+    chores: Chores,
 }
 
 impl<H: Hosting> HostedNodes<H> {
     /// Both together.
     pub fn new(nodes: Nodes<H::Protocol>, hosting: H) -> Self {
-        HostedNodes { nodes, hosting }
+        HostedNodes { nodes, hosting, chores: Chores::default() }
     }
 
     fn heats(&self) -> impl Iterator<Item = (PartitionId, &Heat)> {
@@ -138,7 +167,9 @@ where
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
     ) {
-        self.nodes.submit(requests, environment, turn);
+        let mut heard = Heard::new(&mut self.chores, turn.replies);
+        let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
+        self.nodes.submit(requests, environment, &mut turn);
     }
 
     fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed> {
@@ -146,7 +177,12 @@ where
     }
 
     fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
-        self.nodes.pump(environment, turn);
+        if H::HAS_CHORES {
+            self.chores.run(&self.hosting, &mut self.nodes, environment, turn);
+        }
+        let mut heard = Heard::new(&mut self.chores, turn.replies);
+        let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
+        self.nodes.pump(environment, &mut turn);
     }
 
     fn hosts(&self, slot: Slot) -> bool {
@@ -154,7 +190,8 @@ where
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.nodes.deadline()
+        let chores = self.chores.deadline().filter(|_| H::HAS_CHORES);
+        self.nodes.deadline().into_iter().chain(chores).min()
     }
 
     fn log_work(&self, durable: Durable) -> LogWork {
@@ -180,6 +217,10 @@ where
     fn backlog(&self) -> Backlog {
         let meetings = self.heats().fold(Default::default(), |sum, (_, heat)| heat.total().and(sum));
         Backlog { meetings, ..self.hosting.backlog(&self.nodes) }
+    }
+
+    fn holdings(&self) -> Holdings {
+        Holdings { evicted: self.chores.evicted, ..self.hosting.holdings(&self.nodes) }
     }
 
     fn lag(&self, wall: WallTime) -> Option<Lag> {
@@ -208,6 +249,10 @@ where
 
     fn present(&self, partition: u16) -> Option<PartitionMove> {
         self.hosting.present(&self.nodes, partition)
+    }
+
+    fn leader(&self, partition: u16) -> Option<u16> {
+        self.hosting.leader(&self.nodes, partition)
     }
 
     fn place(&mut self, partition: u16, processes: &[u16], turn: &mut Turn<'_>) {

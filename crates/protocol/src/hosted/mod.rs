@@ -14,6 +14,7 @@
 //!
 //! No socket, file or clock is here: [`Environment`] is given at every call.
 
+mod chores;
 mod hosting;
 mod life;
 mod nodes;
@@ -21,10 +22,11 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+pub use chores::Chore;
 pub use hosting::{HostedNodes, Hosting};
 pub use life::{Life, LogWork, Place, Turn};
 pub use nodes::Nodes;
-pub use report::{Backlog, Lag, Waits};
+pub use report::{Backlog, Holdings, Lag, Waits};
 
 use crate::contract::{Encode, SpoolRequest};
 use crate::gate::{Durable, Gate};
@@ -132,6 +134,9 @@ pub trait Hosted: Send {
     /// What its replicas here keep for others.
     fn backlog(&self) -> Backlog;
 
+    /// How much its replicas here hold.
+    fn holdings(&self) -> Holdings;
+
     /// How old is what is known here of other regions; `None` if the model has no such age.
     fn lag(&self, wall: WallTime) -> Option<Lag>;
 
@@ -153,6 +158,9 @@ pub trait Hosted: Send {
 
     /// Where a partition is at present, as this process knows; `None` if partitions of the keyspace do not move.
     fn present(&self, partition: u16) -> Option<PartitionMove>;
+
+    /// The process that leads a partition, as far as this process knows.
+    fn leader(&self, partition: u16) -> Option<u16>;
 
     /// Lets the coordinator see to it that a partition moves to these processes.
     fn place(&mut self, partition: u16, processes: &[u16], turn: &mut Turn<'_>);

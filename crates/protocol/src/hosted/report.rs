@@ -26,6 +26,38 @@ pub struct Backlog {
     pub meetings: Meetings,
 }
 
+/// What a keyspace's replicas in a process hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// How many keys, expired ones that nobody has met included.
+    pub keys: usize,
+    /// How many of them have a deadline.
+    pub deadlines: usize,
+    /// About how many bytes everything occupies.
+    pub memory: usize,
+    /// Of these, what goes when nobody reads older snapshots any more.
+    pub retained: usize,
+    /// How many keys of a cache this process has let go.
+    pub evicted: u64,
+    /// A cache has more than its share, and no key that may go.
+    pub is_full: bool,
+}
+
+impl Holdings {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Holdings) -> Self {
+        Holdings {
+            keys: self.keys + other.keys,
+            deadlines: self.deadlines + other.deadlines,
+            memory: self.memory + other.memory,
+            retained: self.retained + other.retained,
+            evicted: self.evicted + other.evicted,
+            is_full: self.is_full || other.is_full,
+        }
+    }
+}
+
 /// How old is what this process knows of a causal keyspace, in milliseconds by its wall clock, and what reads waited.
 #[derive(Clone, Debug, Default)]
 pub struct Lag {

@@ -260,3 +260,59 @@ fn a_request_may_write_if_a_step_of_it_may() {
     assert!(own(&[b"BRANCH", b"name", b"x"], &[]) && own(&[b"AT", b"s"], &[write]));
     assert!(!own(&[b"BRANCH", b"HEADS"], &[]) && !own(&[b"AT", b"s"], &[read]));
 }
+
+/// Finds one key that has expired and one that is to go, whenever it is asked.
+struct Tidy;
+
+impl Hosting for Tidy {
+    type Protocol = Echo;
+
+    const HAS_CHORES: bool = true;
+
+    fn chores(&self, _: &Nodes<Echo>, _: &mut Turn<'_>) -> Vec<Chore> {
+        vec![Chore::Expire(b"old".as_slice().into()), Chore::Evict(b"cold".as_slice().into())]
+    }
+
+    fn state(&self, nodes: &Nodes<Echo>) -> Vec<String> {
+        nodes.protocols().map(|node| format!("{:?}", node.heard)).collect()
+    }
+}
+
+#[test]
+fn chores_are_asked_for_now_and_then_and_clients_hear_nothing_of_them() {
+    let cluster = ClusterShape { seed: HashSeed(1), regions: Vec::new() };
+    let life = Life {
+        process: ProcessId(1),
+        region: RegionId(0),
+        incarnation: Incarnation(1),
+        durability: Durability::Written,
+        accept_loss: false,
+        region_queue_bytes: 0,
+        region_spill_bytes: 0,
+    };
+    let place = Place { cluster: &cluster, keyspace: KEYSPACE, life };
+    let echo = |others| Echo { others, heard: Vec::new(), unlogged: Unlogged::default() };
+    let mut nodes = Nodes::new(&place, place.coordinator(), echo(vec![address(1, 0)]));
+    assert!(nodes.host(address(1, 0), echo(Vec::new())));
+    let mut hosted = HostedNodes::new(nodes, Tidy);
+    let (mut world, mut answers) = (World::default(), Answers::default());
+    let mut random = Rng::with_seed(1);
+    let mut pump = |hosted: &mut HostedNodes<Tidy>, world: &mut World, millis: u64| {
+        let now = Now { instant: Instant(millis * 1000), ..Now::default() };
+        hosted.pump(world, &mut Turn { now, random: &mut random, replies: &mut answers });
+        (hosted.state()[1].len(), hosted.holdings().evicted)
+    };
+    world.is_suspended = true;
+    assert_eq!(pump(&mut hosted, &mut world, 0), ("[]".len(), 0), "nothing could be logged");
+    world.is_suspended = false;
+    assert_eq!(pump(&mut hosted, &mut world, 50), ("[]".len(), 0), "it is not time");
+    assert_eq!(pump(&mut hosted, &mut world, 100), ("[1, 1]".len(), 1));
+    world.durable.written = 1;
+    assert_eq!(
+        pump(&mut hosted, &mut world, 200),
+        ("[1, 1, 1, 1]".len(), 2),
+        "what was asked before is done"
+    );
+    assert_eq!(hosted.deadline(), Some(Instant(202_000)));
+    assert!(answers.0.is_empty(), "no client gets a reply");
+}

@@ -10,6 +10,7 @@ pub use shape::{ClusterShape, RegionShape};
 pub use words::{OptionWord, OptionWords, listed};
 
 use crate::contract::Durability;
+use crate::eviction::Eviction;
 use crate::hosted::{Hosted, Place};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,10 @@ pub struct Solo {
     pub partitions: Option<u16>,
     /// How durable what it replies is.
     pub durability: Durability,
+    /// Which keys go when memory is used up, if the keyspace says.
+    pub eviction: Option<Eviction>,
+    /// And how much memory that is for the keyspace alone, in bytes.
+    pub max_memory: Option<u64>,
 }
 
 /// A model. Its options are given as it stored them; an error of any function but [`Model::check`] on options that were
@@ -146,6 +151,13 @@ pub trait Model: Sync {
 
     /// What KEYSPACE INFO says of the options.
     fn describe(&self, options: &StoredOptions, cluster: &ClusterShape) -> Properties;
+
+    /// By partition, in order: the processes that keep it, in every region, as the options say. Empty if the model does not
+    /// tell.
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        let _ = (options, place);
+        Vec::new()
+    }
 
     /// The keyspace's instances in a process.
     ///

@@ -41,6 +41,20 @@ impl<'a> OptionWord<'a> {
             .map_err(|_| Error::err(format!("{} is a number, not '{}'", self.name, self.text())))
     }
 
+    /// The value, an amount of memory in bytes, such as `100mb`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        crate::eviction::parse_bytes(&self.text()).ok_or_else(|| {
+            Error::err(format!(
+                "{} is an amount of memory, such as 100mb or 1073741824, not '{}'",
+                self.name,
+                self.text()
+            ))
+        })
+    }
+
     /// Which of these words, in any case, the value is.
     ///
     /// # Errors
@@ -59,6 +73,12 @@ impl<'a> OptionWord<'a> {
 }
 
 fn unknown(option: &str, model: &str, known: &[&str]) -> Error {
+    if matches!(option, "EVICTION" | "MAXMEMORY") {
+        return Error::err(format!(
+            "{option} is for strict keyspaces, not for model {model}: what one region forgets to save memory, the others \
+             would lose, or bring back; keep caches in a strict keyspace, or give keys a deadline"
+        ));
+    }
     Error::err(format!(
         "unknown keyspace option '{option}'; keyspaces of model {model} know {}",
         listed(known, "and")
@@ -129,5 +149,9 @@ mod tests {
         assert!(unknown.message.contains("'KEEP'; keyspaces of model strict know PARTITIONS and REPLICAS"));
         assert_eq!(words.without("KEEP").options.len(), 1);
         assert!(words.refuse_regions("strict", &["REPLICAS"]).is_err());
+        let memory = OptionWord::new(b"maxmemory", b"100mb");
+        assert_eq!(memory.bytes(), Ok(100 << 20));
+        assert!(memory.unknown("causal", &["MERGE"]).message.contains("is for strict keyspaces"));
+        assert!(OptionWord::new(b"maxmemory", b"much").bytes().is_err());
     }
 }

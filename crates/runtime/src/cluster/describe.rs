@@ -74,12 +74,19 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
     if let Some(keyspace) = local {
         properties.push(("keys", Property::Number(keyspace.len() as u64)));
         properties.push(("memory_bytes", Property::Number(keyspace.memory() as u64)));
+        properties.push(("evicted_keys", Property::Number(keyspace.evicted())));
         let open = keyspace.transactions.lock().len();
         properties.push(("open_transactions", Property::Number(open as u64)));
     } else {
-        let here = cluster.keyspaces[usize::from(id.0)].hosted().map(|keyspace| keyspace.state());
+        let hosted = cluster.keyspaces[usize::from(id.0)].hosted();
+        let held = hosted.map(|keyspace| keyspace.holdings()).unwrap_or_default();
+        properties.push(("keys_here", Property::Number(held.keys as u64)));
+        properties.push(("memory_bytes_here", Property::Number(held.memory as u64)));
+        properties.push(("evicted_keys", Property::Number(held.evicted)));
+        let here = hosted.map(|keyspace| keyspace.state());
         properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
     }
+    properties.push(("placement", Property::List(cluster.placement(id))));
     sink.map(properties.len());
     for (name, value) in &properties {
         sink.bulk(name.as_bytes());

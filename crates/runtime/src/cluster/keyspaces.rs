@@ -73,6 +73,9 @@ impl Cluster {
                 let model = self.catalog.models().named(&entry.model).ok();
                 let solo = model.and_then(|model| model.solo(&entry.options));
                 let id = KeyspaceId(index as u16);
+                if let Some(solo) = &solo {
+                    self.locals.set_cache(id, solo);
+                }
                 if solo.is_some_and(|solo| self.locals.set_durability(id, solo.durability)) {
                     // What was not logged so far is in no log: only a checkpoint makes it durable.
                     self.view.want_checkpoint();
@@ -182,6 +185,28 @@ impl Cluster {
         let replicas =
             model.map_or(0, |model| model.acknowledged_replicas(&entry.options, self.catalog.cluster()));
         Safety { replicas, durability: replicas_durability }
+    }
+
+    /// Which processes keep each partition of a keyspace, and which one leads it if that is known here.
+    pub(super) fn placement(&self, id: KeyspaceId) -> Vec<String> {
+        let entry = self.entry(id);
+        let Ok(model) = self.catalog.models().named(&entry.model) else { return Vec::new() };
+        let place = Place { cluster: self.catalog.cluster(), keyspace: id, life: self.life };
+        let hosted = self.keyspaces[usize::from(id.0)].hosted();
+        let mut placed = model.placement(&entry.options, &place);
+        // What follows the process's threads is known where the keyspace is kept.
+        if let Some(solo) = model.solo(&entry.options) {
+            placed.resize(usize::from(self.partitions(id)), vec![solo.process]);
+        }
+        let line = |(partition, processes): (u16, Vec<u16>)| {
+            let present = hosted.and_then(|keyspace| keyspace.present(partition));
+            let processes = present.map_or(processes, |present| present.processes);
+            let processes: Vec<String> = processes.iter().map(u16::to_string).collect();
+            let leader = hosted.and_then(|keyspace| keyspace.leader(partition));
+            let led = leader.map(|leader| format!(", led by {leader}")).unwrap_or_default();
+            format!("{partition}: on {}{led}", processes.join(","))
+        };
+        (0..).zip(placed).map(line).collect()
     }
 
     /// What a keyspace's options are, for people.

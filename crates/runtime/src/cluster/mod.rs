@@ -58,7 +58,7 @@ use identity::Identity;
 use kept::Kept;
 use mio::Registry;
 use peers::{Arrivals, Peers};
-use protocol::hosted::{Hosted, Lag, Life, LogWork, Turn};
+use protocol::hosted::{Holdings, Hosted, Lag, Life, LogWork, Turn};
 use protocol::{Durability, Durable, Gate, Now, Request};
 use spool::Spools;
 use standings::Standings;
@@ -276,6 +276,7 @@ impl Cluster {
         self.tell_address(now.instant);
         self.refresh(now);
         self.note_backlogs(now);
+        self.note_memory();
         if let (Some(journal), Some(directory)) = (journal, directory) {
             self.note_complete(directory);
             self.tell_standing(journal, now.instant);
@@ -294,6 +295,28 @@ impl Cluster {
         }
         *self.view.lags.lock() = lags;
         *self.view.backlogs.lock() = backlogs;
+    }
+
+    /// Notes how much memory the replicas occupy, and which caches have no room.
+    pub(crate) fn note_memory(&self) {
+        let (mut all, mut each) = (Holdings::default(), Vec::new());
+        for (id, kept) in (0..).map(KeyspaceId).zip(&self.keyspaces) {
+            let Some(keyspace) = kept.hosted() else { continue };
+            let holdings = keyspace.holdings();
+            self.locals.memory.set_full(id, holdings.is_full);
+            all = all.and(holdings);
+            each.push((id, holdings));
+        }
+        self.locals.memory.set_hosted(all);
+        *self.view.holdings.lock() = each;
+    }
+
+    /// The name of a keyspace as `MEMORY STATS` has it: its number, if it has one.
+    pub(crate) fn short_name(&self, id: KeyspaceId) -> String {
+        match self.serves(u64::from(id.0)) {
+            true => id.to_string(),
+            false => self.entry(id).name.clone(),
+        }
     }
 
     /// By region, how many bytes of a keyspace have been queued for its processes.

@@ -3,9 +3,9 @@
 use super::ClusterOptions;
 use super::clocks::own_clock;
 use parking_lot::Mutex;
-use protocol::hosted::{Backlog, Lag};
+use protocol::hosted::{Backlog, Holdings, Lag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use types::{Instant, ProcessId, WallTime};
+use types::{Instant, KeyspaceId, ProcessId, WallTime};
 
 /// See the module.
 pub(crate) struct ClusterView {
@@ -13,6 +13,8 @@ pub(crate) struct ClusterView {
     pub(crate) peers_connected: AtomicUsize,
     /// Of each keyspace with instances here, with its name.
     pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
+    /// Of each keyspace with instances here.
+    pub(crate) holdings: Mutex<Vec<(KeyspaceId, Holdings)>>,
     /// Of each causal keyspace, with its name.
     pub(crate) lags: Mutex<Vec<(String, Lag)>>,
     /// The present wall time less the monotonic time of the process's life, in microseconds, as of the last comparison with
@@ -37,6 +39,7 @@ impl ClusterView {
             options,
             peers_connected: AtomicUsize::new(0),
             backlogs: Mutex::default(),
+            holdings: Mutex::default(),
             lags: Mutex::default(),
             wall_at_start: AtomicU64::new(0),
             correction: AtomicI64::new(0),

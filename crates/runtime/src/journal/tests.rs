@@ -28,7 +28,13 @@ fn open(disk: &SimulatedDisk) -> (Journal, Vec<Vec<u8>>) {
 /// A keyspace that the process keeps by itself, of one partition.
 fn keyspace() -> Arc<Keyspace> {
     let locals = Locals::new(ProcessId(1), Incarnation(1), HashSeed(1), 1, false);
-    let options = model::Solo { process: 1, partitions: None, durability: Durability::Written };
+    let options = model::Solo {
+        process: 1,
+        partitions: None,
+        durability: Durability::Written,
+        eviction: None,
+        max_memory: None,
+    };
     locals.begin(KeyspaceId(0), "0", &options);
     locals.of(KeyspaceId(0)).unwrap()
 }

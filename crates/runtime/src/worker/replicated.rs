@@ -57,6 +57,9 @@ impl Worker {
         let mut cluster = process.cluster.lock();
         let now = self.host.now.instant;
         cluster.flush(now);
+        if process.locals.memory.limit() > 0 {
+            cluster.note_memory();
+        }
         if self.index != TIMEKEEPER && cluster.deadline(now).is_some_and(|at| at < process.view.wakes_at()) {
             process.workers.read()[TIMEKEEPER].wake();
         }

@@ -5,7 +5,7 @@ mod password;
 mod template;
 mod values;
 
-pub use values::{DebugCommand, Durability, HostPort, LogFormat, LogLevel};
+pub use values::{Bytes, DebugCommand, Durability, HostPort, LogFormat, LogLevel, MemoryPolicy};
 
 use crate::cli::{ServeArguments, Switch};
 use anyhow::{Context, Result};
@@ -48,6 +48,11 @@ pub struct ServerSection {
     pub client_output_limit_bytes: u64,
     #[serde(deserialize_with = "at_least::<1024, _, _>")]
     pub client_query_limit_bytes: u64,
+    #[serde(deserialize_with = "at_least::<0, _, _>")]
+    pub max_memory_bytes: u64,
+    pub max_memory_policy: MemoryPolicy,
+    #[serde(deserialize_with = "positive")]
+    pub max_memory_samples: NonZeroUsize,
     #[serde(deserialize_with = "positive")]
     pub databases: NonZeroU16,
     pub protected_mode: bool,
@@ -102,6 +107,9 @@ impl Default for ServerSection {
             max_clients: NonZeroUsize::new(options.max_clients).unwrap_or(NonZeroUsize::MIN),
             client_output_limit_bytes: options.client_output_limit_bytes as u64,
             client_query_limit_bytes: options.client_query_limit_bytes as u64,
+            max_memory_bytes: options.max_memory_bytes,
+            max_memory_policy: MemoryPolicy::default(),
+            max_memory_samples: NonZeroUsize::new(options.max_memory_samples).unwrap_or(NonZeroUsize::MIN),
             databases: NonZeroU16::new(options.databases).unwrap_or(NonZeroU16::MIN),
             protected_mode: options.protected_mode,
             enable_debug_command: DebugCommand::No,
@@ -164,6 +172,8 @@ impl Config {
         self.storage.memory |= arguments.memory;
         self.storage.durability = arguments.durability.unwrap_or(self.storage.durability);
         self.server.threads = arguments.threads.unwrap_or(self.server.threads);
+        self.server.max_memory_bytes = arguments.max_memory.map_or(self.server.max_memory_bytes, |it| it.0);
+        self.server.max_memory_policy = arguments.max_memory_policy.unwrap_or(self.server.max_memory_policy);
         if let Some(mode) = arguments.protected_mode {
             self.server.protected_mode = mode == Switch::Yes;
         }
@@ -200,6 +210,9 @@ impl Config {
             max_clients: max_clients.get(),
             client_output_limit_bytes: usize::try_from(client_output_limit_bytes)?,
             client_query_limit_bytes: usize::try_from(client_query_limit_bytes)?,
+            max_memory_bytes: self.server.max_memory_bytes,
+            max_memory_policy: self.server.max_memory_policy.0,
+            max_memory_samples: self.server.max_memory_samples.get(),
             databases: self.server.databases.get(),
             checkpoint_after_bytes: self.storage.checkpoint_after_bytes,
             segment_bytes: self.storage.segment_bytes,
@@ -218,6 +231,7 @@ mod tests {
     use super::*;
     use crate::cli::{Command, CommandLine};
     use clap::Parser;
+    use protocol::eviction::Eviction;
 
     fn serve(line: &str) -> ServeArguments {
         match CommandLine::parse_from(line.split_whitespace()).command {
@@ -238,6 +252,9 @@ mod tests {
         // Who names a directory wants it used.
         assert_eq!((config.storage.directory.to_str(), config.storage.memory), (Some("/d"), false));
         assert_eq!(config.admin.listen, Some("h:2".parse().unwrap()));
+        config.apply(&serve("anabranch serve --max-memory 2mb --max-memory-policy ALLKEYS-LFU"));
+        let told = config.options().unwrap();
+        assert_eq!((told.max_memory_bytes, told.max_memory_policy), (2 << 20, Some(Eviction::AllkeysLfu)));
         config.apply(&serve("anabranch serve --listen h:3 --memory --durability none"));
         assert_eq!(config.server.listen, ["h:3".parse().unwrap()]);
         assert!(config.storage.memory && config.storage.durability == Durability::None);

@@ -59,6 +59,9 @@ mod tests {
         max_clients = 77
         client_output_limit_bytes = 4096
         client_query_limit_bytes = 8192
+        max_memory_bytes = 1048576
+        max_memory_policy = "volatile-ttl"
+        max_memory_samples = 10
         databases = 3
         protected_mode = false
         enable_debug_command = "local"

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use protocol::eviction::{Eviction, NO_EVICTION, parse_bytes};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -82,6 +83,48 @@ impl From<Durability> for protocol::Durability {
             Durability::Everysec => protocol::Durability::Written,
             Durability::None => protocol::Durability::Volatile,
         }
+    }
+}
+
+/// What goes when memory is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MemoryPolicy(pub Option<Eviction>);
+
+impl FromStr for MemoryPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let policy = Eviction::from_name(text.as_bytes());
+        let known = || format!("`{text}` is no policy; there are {}", Eviction::names().join(", "));
+        policy.map(MemoryPolicy).ok_or_else(known)
+    }
+}
+
+impl TryFrom<String> for MemoryPolicy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<MemoryPolicy> for String {
+    fn from(policy: MemoryPolicy) -> String {
+        policy.0.map_or(NO_EVICTION, Eviction::as_str).to_owned()
+    }
+}
+
+/// An amount of memory, such as `100mb`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let none = || format!("`{text}` is no amount of memory, such as `1073741824`, `100mb` or `2gb`");
+        parse_bytes(text).map(Bytes).ok_or_else(none)
     }
 }
 
@@ -253,6 +296,17 @@ mod tests {
             assert!(bad.parse::<HostPort>().is_err(), "{bad}");
         }
         assert_eq!("127.0.0.1:7".parse::<HostPort>().unwrap().resolve().unwrap().port(), 7);
+    }
+
+    #[test]
+    fn memory_is_limited_in_redis_words() {
+        assert_eq!("100mb".parse(), Ok(Bytes(100 << 20)));
+        assert!("much".parse::<Bytes>().unwrap_err().contains("such as"));
+        assert_eq!("noeviction".parse(), Ok(MemoryPolicy(None)));
+        assert!("lru".parse::<MemoryPolicy>().unwrap_err().contains("allkeys-lru"));
+        for policy in Eviction::ALL.map(Some).map(MemoryPolicy) {
+            assert_eq!(String::from(policy).parse(), Ok(policy));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::unapplied::{Coming, Unapplied};
 use crate::coordinator::{Look, LookQuestion, look_at};
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, apply, prepare};
-use mvcc::Store;
+use mvcc::{Store, Tracked};
 use replication::log::Application;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,6 +179,11 @@ impl Machine {
         &self.store
     }
 
+    /// Tracks the use of keys, or no more.
+    pub(super) fn track(&mut self, tracked: Option<Tracked>) {
+        self.store.track(tracked);
+    }
+
     pub(super) fn prepared(&self) -> &BTreeMap<TransactionId, Prepared> {
         &self.prepared
     }
@@ -280,6 +285,7 @@ impl Machine {
         mut coming: Option<&mut Coming>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
+        self.store.touch(self.store.hash(question.key), question.now_millis);
         let version = coming.as_ref().map_or_else(|| self.version(question.key), |coming| coming.version());
         let mut own = question.effects()?;
         if own.is_empty() {
@@ -365,6 +371,7 @@ impl Machine {
             let known = (stamp.unwrap_or(0) < index, stamp.is_some());
             if before.entry(&invoked.key).or_insert(known).0 {
                 self.store.commit(hash, &invoked.key, index, &effect);
+                self.store.touch(hash, self.latest.wall().as_millis());
             }
         }
         for (key, (is_news, existed)) in before {

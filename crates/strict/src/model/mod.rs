@@ -13,7 +13,7 @@ use protocol::hosted::{Hosted, Place};
 use protocol::model::{
     ClusterShape, Model, OptionWords, PartitionMove, Properties, Solo, StoredOptions, read, store,
 };
-use types::Error;
+use types::{Address, Error};
 
 /// The model's name.
 const NAME: &str = "strict";
@@ -76,6 +76,15 @@ impl Model for Strict {
 
     fn describe(&self, options: &StoredOptions, _: &ClusterShape) -> Properties {
         read::<Options>(options).map(|options| options.describe()).unwrap_or_default()
+    }
+
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        let Ok(options) = read::<Options>(options) else { return Vec::new() };
+        if let Some(solo) = options.solo() {
+            return vec![vec![solo.process]; usize::from(options.partitions)];
+        }
+        let processes = |members: &Vec<Address>| members.iter().map(|at| at.process.0).collect();
+        topology(&options, place).shards.iter().map(processes).collect()
     }
 
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {

@@ -3,6 +3,7 @@
 use super::NAME;
 use crate::tapir::{Clocks, Isolation};
 use protocol::Durability;
+use protocol::eviction::{Cache, Eviction};
 use protocol::model::{
     ClusterShape, OptionWord, OptionWords, PartitionMove, Properties, Property, Solo, check_partitions,
 };
@@ -12,8 +13,18 @@ use std::time::Duration;
 use types::Error;
 
 /// The options that commands know of replicated keyspaces.
-const KNOWN: [&str; 8] =
-    ["PARTITIONS", "REPLICAS", "CONCURRENCY", "PHASING", "COMBINING", "ISOLATION", "CLOCKBOUND", "SKEWWAIT"];
+const KNOWN: [&str; 10] = [
+    "PARTITIONS",
+    "REPLICAS",
+    "CONCURRENCY",
+    "PHASING",
+    "COMBINING",
+    "ISOLATION",
+    "CLOCKBOUND",
+    "SKEWWAIT",
+    "EVICTION",
+    "MAXMEMORY",
+];
 
 /// The longest wait for transactions with lower timestamps: requests are given up after five seconds.
 const MAX_SKEW_WAIT_MS: u64 = 1_000;
@@ -32,6 +43,12 @@ pub struct Options {
     /// The partitions that were to move, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moved: BTreeMap<u16, PartitionMove>,
+    /// Which keys go when memory is used up; none if it does not say. May be altered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Eviction>,
+    /// How much memory all partitions together have, in bytes; if it does not say, what the process has. May be altered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory: Option<u64>,
 }
 
 /// How a keyspace keeps conflicting transactions apart.
@@ -156,8 +173,18 @@ impl Options {
     pub(super) fn create(words: &OptionWords<'_>) -> Result<Self, Error> {
         words.refuse_regions(NAME, &KNOWN)?;
         let concurrency = Concurrency::wanted(words.get("CONCURRENCY"))?;
-        let mut options = Options { partitions: 2, replicas: None, concurrency, moved: BTreeMap::new() };
+        let mut options = Options {
+            partitions: 2,
+            replicas: None,
+            concurrency,
+            moved: BTreeMap::new(),
+            eviction: None,
+            max_memory: None,
+        };
         for word in &words.options {
+            if options.set_memory(word)? {
+                continue;
+            }
             match word.name() {
                 "PARTITIONS" => options.partitions = word.number()?,
                 "REPLICAS" => options.replicas = Some(word.number()?),
@@ -174,7 +201,9 @@ impl Options {
         process: u16,
         durability: Durability,
     ) -> Result<Option<Self>, Error> {
-        let of_solo = |word: &OptionWord<'_>| matches!(word.name(), "PARTITIONS" | "DURABILITY");
+        let of_solo = |word: &OptionWord<'_>| {
+            matches!(word.name(), "PARTITIONS" | "DURABILITY" | "EVICTION" | "MAXMEMORY")
+        };
         if !words.regions.is_empty() || !words.options.iter().all(of_solo) {
             return Ok(None);
         }
@@ -184,13 +213,58 @@ impl Options {
         if words.get("PARTITIONS").is_some() {
             check_partitions(partitions).map_err(Error::err)?;
         }
-        Ok(Some(Options { partitions, replicas: None, concurrency, moved: BTreeMap::new() }))
+        let mut options = Options {
+            partitions,
+            replicas: None,
+            concurrency,
+            moved: BTreeMap::new(),
+            eviction: None,
+            max_memory: None,
+        };
+        words.options.iter().try_for_each(|word| options.set_memory(word).map(drop))?;
+        Ok(Some(options))
+    }
+
+    /// Takes `EVICTION` and `MAXMEMORY`; false of any other word.
+    fn set_memory(&mut self, word: &OptionWord<'_>) -> Result<bool, Error> {
+        match word.name() {
+            "EVICTION" => {
+                let index = word.one_of(&Eviction::names())?;
+                self.eviction = index.checked_sub(1).map(|index| Eviction::ALL[index]);
+            }
+            "MAXMEMORY" => self.max_memory = Some(word.bytes()?).filter(|bytes| *bytes > 0),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What its partitions, replicated ones, are as caches.
+    pub(super) fn cache(&self) -> Option<Cache> {
+        let share = |bytes: u64| (bytes / u64::from(self.partitions.max(1))) as usize;
+        Some(Cache { policy: self.eviction?, share: self.max_memory.map(share) })
+    }
+
+    /// What is wrong with `EVICTION` and `MAXMEMORY`.
+    fn check_memory(&self) -> Result<(), String> {
+        match (self.eviction, self.max_memory) {
+            (None, Some(_)) => Err("MAXMEMORY is for caches: say by EVICTION which keys go, or leave it out; \
+                                    a process's limit for all its keyspaces is its parameter maxmemory"
+                .to_owned()),
+            (Some(_), None) if self.solo().is_none() => {
+                Err("EVICTION in a replicated keyspace needs MAXMEMORY: the process that lets keys go does not know \
+                     how much memory the others have left"
+                    .to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How it is kept if one process keeps it by itself.
     pub(super) fn solo(&self) -> Option<Solo> {
         let Concurrency::Solo(SoloOptions { process, durability }) = self.concurrency else { return None };
-        Some(Solo { process, partitions: (self.partitions > 0).then_some(self.partitions), durability })
+        let partitions = (self.partitions > 0).then_some(self.partitions);
+        let (eviction, max_memory) = (self.eviction, self.max_memory);
+        Some(Solo { process, partitions, durability, eviction, max_memory })
     }
 
     /// How many replicas of any shard have an answered write at least, beside one: a majority has it.
@@ -209,6 +283,9 @@ impl Options {
     pub(super) fn alter(&mut self, words: &OptionWords<'_>) -> Result<(), Error> {
         words.refuse_regions(NAME, &KNOWN)?;
         for word in &words.options {
+            if self.set_memory(word)? {
+                continue;
+            }
             let reason = match word.name() {
                 "PARTITIONS" => "PARTITIONS stays: keys do not move between shards yet",
                 "REPLICAS" => "REPLICAS stays: shards do not change their members yet",
@@ -227,12 +304,16 @@ impl Options {
             };
             return Err(Error::err(format!("{reason}; create another keyspace and copy")));
         }
+        if self.eviction.is_none() && words.get("MAXMEMORY").is_none() {
+            self.max_memory = None;
+        }
         Ok(())
     }
 
     /// These options with what may change in them as in others.
     pub(super) fn altered_to(&self, now: &Self) -> Self {
-        let mut altered = Options { moved: now.moved.clone(), ..self.clone() };
+        let (eviction, max_memory) = (now.eviction, now.max_memory);
+        let mut altered = Options { moved: now.moved.clone(), eviction, max_memory, ..self.clone() };
         if let (Concurrency::Optimistic(optimistic), Concurrency::Optimistic(now)) =
             (&mut altered.concurrency, &now.concurrency)
         {
@@ -249,6 +330,7 @@ impl Options {
 
     /// Can this cluster keep such a keyspace?
     pub(super) fn check(&self, cluster: &ClusterShape) -> Result<(), String> {
+        self.check_memory()?;
         if let Some(Solo { process, .. }) = self.solo() {
             return match cluster.processes().contains(&process) {
                 true => Ok(()),
@@ -317,6 +399,12 @@ impl Options {
                 properties.push(("process", Property::Number(u64::from(solo.process))));
             }
         }
+        if let Some(policy) = self.eviction {
+            properties.push(("eviction", policy.as_str().into()));
+        }
+        if let Some(bytes) = self.max_memory {
+            properties.push(("max_memory_bytes", Property::Number(bytes)));
+        }
         properties
     }
 }
@@ -338,6 +426,8 @@ mod tests {
             replicas,
             concurrency: Concurrency::Occ,
             moved: BTreeMap::new(),
+            eviction: None,
+            max_memory: None,
         };
         for (processes, replicas, expected) in
             [(1, None, 0), (3, None, 1), (5, None, 2), (5, Some(3), 1), (5, Some(1), 0)]

@@ -72,7 +72,7 @@ pub fn host_locking(topology: &Topology, options: locking::Options, place: &Plac
     let nodes = host_shards(topology, place, coordinator, |shard, index| {
         locking::Node::replica(topology.clone(), shard, index, life.incarnation, options.clone())
     });
-    Box::new(HostedNodes::new(nodes, LockingHosting))
+    Box::new(HostedNodes::new(nodes, LockingHosting::new(place.cluster.seed)))
 }
 
 /// The coordinator of a process and its replicas of every shard.

@@ -4,13 +4,14 @@
 use super::options::{Concurrency, OptimisticOptions, Options};
 use super::placement::{host_shards, topology};
 use crate::Topology;
+use crate::caching;
 use crate::ir::{self, Configuration, Status};
 use crate::tapir::{self, Coordinator, Node, Replica};
 use protocol::Heat;
-use protocol::hosted::{Backlog, Hosting, Life, Nodes, Place, Turn};
+use protocol::hosted::{Backlog, Chore, Holdings, Hosting, Life, Nodes, Place, Turn};
 use protocol::model::{ClusterShape, PartitionMove, StoredOptions, read};
 use std::collections::BTreeSet;
-use types::{Address, Error, ErrorCode, KeyspaceId, PartitionId, ProcessId, Slot};
+use types::{Address, Error, ErrorCode, HashSeed, KeyspaceId, PartitionId, ProcessId, Slot};
 
 /// How many undecided transactions a report names.
 const NAMED: usize = 20;
@@ -109,6 +110,23 @@ impl Hosting for TapirHosting {
     type Protocol = Node;
 
     const COUNTS_MEETINGS: bool = true;
+    const HAS_CHORES: bool = true;
+
+    fn chores(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<Chore> {
+        let (mut chores, cache) = (Vec::new(), self.options.cache());
+        let now_millis = turn.now.wall.as_millis();
+        replicas(nodes).for_each(|replica| replica.add_chores(cache, now_millis, turn.random, &mut chores));
+        chores
+    }
+
+    fn seed(&self) -> HashSeed {
+        self.cluster.seed
+    }
+
+    fn holdings(&self, nodes: &Nodes<Node>) -> Holdings {
+        let cache = self.options.cache();
+        replicas(nodes).map(|replica| replica.holdings(cache)).fold(Holdings::default(), Holdings::and)
+    }
 
     fn is_complete(&self, nodes: &Nodes<Node>) -> bool {
         replicas(nodes).all(|replica| match replica.status() {
@@ -151,7 +169,13 @@ impl Hosting for TapirHosting {
     ) -> Result<bool, String> {
         self.options = read(options)?;
         let Concurrency::Optimistic(optimistic) = &self.options.concurrency else { return Ok(false) };
-        nodes.protocols_mut().for_each(|node| node.set_clocks(optimistic.clocks()));
+        let tracked = self.options.cache().and_then(|cache| caching::tracked(cache.policy));
+        for node in nodes.protocols_mut() {
+            node.set_clocks(optimistic.clocks());
+            if let Node::Replica(replica) = node {
+                replica.track(tracked);
+            }
+        }
         Ok(self.join(optimistic, nodes, turn))
     }
 

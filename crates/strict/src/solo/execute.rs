@@ -20,6 +20,7 @@ impl Solo {
         out: &mut Outputs<'_, Self>,
     ) {
         let mut context = Context { now_millis: now.wall.as_millis(), random };
+        self.store.touch(keyed.hash, context.now_millis);
         if keyed.blind {
             self.execute_blind(now, id, keyed, &mut context, out);
         } else if keyed.operation.is_read() {

@@ -43,6 +43,7 @@ mod transactions;
 mod undo;
 mod watches;
 
+pub use crate::caching::{choice, tracked};
 pub use group::Group;
 pub use partition::{Options, Solo, Timer};
 pub use record::Record;

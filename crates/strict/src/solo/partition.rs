@@ -3,7 +3,7 @@
 use super::keyset::Keyset;
 use super::undo::Unlogged;
 use super::watches::Watches;
-use mvcc::{Remains, Store};
+use mvcc::{Choice, Remains, Store, Tracked};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
 use types::{HashSeed, HybridClock, Malformed, Rng, Timestamp};
@@ -94,6 +94,21 @@ impl Solo {
     /// About how many bytes it occupies, without what is about to be freed.
     pub fn memory(&self) -> usize {
         self.store.memory()
+    }
+
+    /// Of that, what goes when nobody reads older snapshots any more.
+    pub fn retained(&self) -> usize {
+        self.store.retained()
+    }
+
+    /// Tracks the use of keys from now on, or no more.
+    pub fn track(&mut self, tracked: Option<Tracked>) {
+        self.store.track(tracked);
+    }
+
+    /// The key that goes next; `None` if no key may go.
+    pub fn victim(&self, choice: Choice, now: Now, random: &mut Rng) -> Option<&[u8]> {
+        self.store.victim(choice, now.wall.as_millis(), random)
     }
 
     /// The state of its keys, to look at.

@@ -14,10 +14,14 @@ use super::state::Checkpoint;
 use super::suspicion::Suspicion;
 use super::transfer::{Fetching, Lease};
 use super::waiting::Waiting;
+use crate::caching;
 use crate::coordinator::draw_from;
 use crate::ir::{self, Change, Port, Status};
 use crate::validation::Stamp;
 use crate::{Decided, Mutant, Topology};
+use mvcc::Tracked;
+use protocol::eviction::Cache;
+use protocol::hosted::{Chore, Holdings};
 use protocol::{Heat, Input, Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -213,6 +217,30 @@ impl Replica {
     /// About how many bytes the state occupies, histories included.
     pub fn memory(&self) -> usize {
         self.state.store().memory()
+    }
+
+    /// What it holds.
+    pub(crate) fn holdings(&self, cache: Option<Cache>) -> Holdings {
+        caching::holdings(self.state.store(), cache)
+    }
+
+    /// Adds what its process is to do: nobody leads, so the first replica does it, and the next ones where that is late.
+    pub(crate) fn add_chores(
+        &self,
+        cache: Option<Cache>,
+        now_millis: u64,
+        random: &mut Rng,
+        chores: &mut Vec<Chore>,
+    ) {
+        let members = &self.membership().present.members;
+        let index = members.iter().position(|member| *member == self.address);
+        let Some(index) = index.filter(|_| self.status() == Status::Normal) else { return };
+        caching::add_chores(self.state.store(), cache, (now_millis, index as u64), random, chores);
+    }
+
+    /// Tracks the use of keys, or no more.
+    pub(crate) fn track(&mut self, tracked: Option<Tracked>) {
+        self.state.track(tracked);
     }
 
     /// The newest state of a key, in its binary form, for comparisons.

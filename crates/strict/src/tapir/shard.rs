@@ -19,7 +19,7 @@ use crate::{Mutant, Mutants};
 use datatypes::{Aspect, Cell, Effect};
 use keyset::Keyset;
 use mutants::Take;
-use mvcc::{CompactKey, Remains, Store};
+use mvcc::{CompactKey, Remains, Store, Tracked};
 pub(super) use prefetch::{Use, Uses};
 use protocol::{Heat, Meeting};
 pub(super) use reading::Question;
@@ -72,6 +72,11 @@ impl Shard {
 
     pub(super) fn store(&self) -> &Store<Stamp> {
         &self.store
+    }
+
+    /// Tracks the use of keys, or no more.
+    pub(super) fn track(&mut self, tracked: Option<Tracked>) {
+        self.store.track(tracked);
     }
 
     /// Refuses timestamps above this one from now on.
@@ -366,7 +371,9 @@ impl Shard {
             let Ok(access) = invoked.access() else { continue };
             let effect = access.invocation.effect.as_ref();
             if let Some(effect) = effect.filter(|_| !held.contains(&*invoked.key)) {
-                self.store.commit(self.store.hash(&invoked.key), &invoked.key, stamp, effect);
+                let hash = self.store.hash(&invoked.key);
+                self.store.commit(hash, &invoked.key, stamp, effect);
+                self.store.touch(hash, stamp.at.wall().as_millis());
                 self.flush_late(&invoked.key, stamp);
             }
             let state = self.keys.stamped(&invoked.key, stamp);

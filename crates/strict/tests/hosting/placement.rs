@@ -24,7 +24,14 @@ const LIFE: Life = Life {
 
 fn options(replicas: Option<u16>) -> Options {
     let concurrency = Concurrency::Optimistic(OptimisticOptions::default());
-    Options { partitions: 3, replicas, concurrency, moved: Default::default() }
+    Options {
+        partitions: 3,
+        replicas,
+        concurrency,
+        moved: Default::default(),
+        eviction: None,
+        max_memory: None,
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ use check::Checks;
 use collect::Lag;
 use expire::Expiry;
 use mvcc::{LossOptions, Remains, Store};
+use protocol::hosted::Holdings;
 use protocol::{Input, Now, Outputs, Unlogged};
 use refill::{Catching, Refill, Told};
 use replicate::Equivalent;
@@ -186,6 +187,13 @@ impl Partition {
     /// About how many bytes of memory it keeps for regions that lack them.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes()
+    }
+
+    /// What it holds, the queues for other regions included.
+    pub fn holdings(&self) -> Holdings {
+        let (keys, deadlines) = (self.store.len(), self.store.deadlines());
+        let memory = self.store.memory() + self.queued_bytes();
+        Holdings { keys, deadlines, memory, ..Holdings::default() }
     }
 
     /// The other regions' names, each with the time up to which everything of it is written.

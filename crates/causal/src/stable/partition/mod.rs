@@ -49,6 +49,7 @@ use expire::Expiry;
 use inquire::Inquiry;
 use logged::{Logged, Recorded};
 use mvcc::{LossOptions, Remains, Store};
+use protocol::hosted::Holdings;
 use protocol::{Input, Now, Outputs};
 use refill::{Refill, Told};
 use replication::transfer::Giver;
@@ -301,6 +302,13 @@ impl<S: Times> Partition<S> {
     /// About how many bytes of memory it keeps for regions that lack them.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.bytes()
+    }
+
+    /// What it holds, the queues for other regions included.
+    pub fn holdings(&self) -> Holdings {
+        let (keys, deadlines) = (self.store.len(), self.store.deadlines());
+        let memory = self.store.memory() + self.queued_bytes();
+        Holdings { keys, deadlines, memory, ..Holdings::default() }
     }
 
     /// How many bytes it keeps for them in its spool.

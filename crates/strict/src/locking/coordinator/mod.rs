@@ -520,6 +520,12 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
+    /// Who leads a shard, as far as its replicas have told.
+    pub(crate) fn leader(&self, shard: u16) -> Option<Address> {
+        let lead = self.protocol.leads.get(&shard).filter(|lead| lead.term > 0)?;
+        self.topology.replicas(shard).get(lead.member).copied()
+    }
+
     fn learn_leader(&mut self, shard: u16, member: usize, term: u64) {
         let lead = self.protocol.leads.entry(shard).or_default();
         if lead.term <= term {

@@ -13,10 +13,14 @@ use super::node::Node;
 use super::options::{Concurrency, Options};
 use super::record::Record;
 use super::single::Single;
+use crate::caching;
 use crate::coordinator::draw_from;
 use crate::validation::Stamp;
 use crate::{Decided, Mutant, Topology};
 use decide::Ballot;
+use mvcc::Tracked;
+use protocol::eviction::Cache;
+use protocol::hosted::{Chore, Holdings};
 use protocol::{Durability, Heat, Input, Now, Outputs};
 use replication::log::{self, Change, Log, Port, Recovering};
 use std::time::Duration;
@@ -97,6 +101,29 @@ impl Replica {
     /// The bytes that its store occupies, about.
     pub fn memory(&self) -> usize {
         self.machine.store().memory()
+    }
+
+    /// What it holds.
+    pub(crate) fn holdings(&self, cache: Option<Cache>) -> Holdings {
+        caching::holdings(self.machine.store(), cache)
+    }
+
+    /// Adds what its process is to do, if it leads.
+    pub(crate) fn add_chores(
+        &self,
+        cache: Option<Cache>,
+        now_millis: u64,
+        random: &mut Rng,
+        chores: &mut Vec<Chore>,
+    ) {
+        if self.is_leader() {
+            caching::add_chores(self.machine.store(), cache, (now_millis, 0), random, chores);
+        }
+    }
+
+    /// Tracks the use of keys, or no more.
+    pub(crate) fn track(&mut self, tracked: Option<Tracked>) {
+        self.machine.track(tracked);
     }
 
     /// Which shard it holds.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{Instant, Timestamp, TransactionId, WallTime};
 
+/// Microseconds in a millisecond.
+const MICROS: u64 = 1000;
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
 /// From the third attempt on the n-th one exceeds the timestamp that it was told by 2^(n-1) times this.
@@ -54,7 +56,9 @@ impl Coordinator {
             .max()
             .unwrap_or(Stamp::ZERO);
         let lenient = self.options.mutants.has(Mutant::StampBelowReads);
-        let at = self.timestamp_above(if lenient { Timestamp::ZERO } else { newest.at }, step);
+        let floor = if lenient { Timestamp::ZERO } else { newest.at };
+        let at = self.timestamp_above(floor, step);
+        let at = before_deadlines(&transaction, floor, at).unwrap_or(at);
         if self.has_expired(&transaction, at) {
             return self.refuse(transaction, &Conflict { key: None, watch: false }, step);
         }
@@ -524,6 +528,18 @@ fn conflict_of(votes: &ShardVotes, reply: &Reply) -> Option<Conflict> {
 }
 
 /// True if the deadline (milliseconds since 1970, 0 for none) has passed at this timestamp.
+/// The last moment at which everything was alive that an interactive transaction without watches has shown its client, if
+/// that is over at `at`: what only its client could begin anew commits there. Above everything that it observed, and not
+/// before it began; that others came between, validation finds, as it does where clocks are behind.
+fn before_deadlines(transaction: &Transaction, floor: Timestamp, at: Timestamp) -> Option<Timestamp> {
+    if !matches!(transaction.purpose, Purpose::Interactive { .. }) || !transaction.watches.is_empty() {
+        return None;
+    }
+    let first = transaction.steps.deadlines().min().filter(|first| passed(*first, at))?;
+    let last = Timestamp::from_wall(WallTime(first * MICROS)).previous();
+    (last > floor && last.wall().as_millis() >= transaction.now_millis).then_some(last)
+}
+
 fn passed(expires_at: u64, at: Timestamp) -> bool {
     expires_at != 0 && at.wall().as_millis() >= expires_at
 }

@@ -41,6 +41,7 @@ impl Shard {
         {
             own.insert(0, expiry.clone());
         }
+        self.store.touch(hash, now_millis);
         let observed = self.observed(hash, key);
         let expiry = expiry.filter(|_| !self.mutants.has(Mutant::ExpiryIsNoWrite)).as_ref().map(encoded);
         let is_flushing = self.is_flushing_for(question);

@@ -1,0 +1,172 @@
+//! Keys of caches go: in keyspaces that the process keeps by itself, by a deletion that is logged like any other, under the
+//! lock of their partition. Replicated keyspaces do it themselves, by transactions ([`protocol::hosted::Chore`]).
+//!
+//! A cache with a share of its own is looked after at each of its steps; what goes for the process's limit is taken from
+//! partitions that are drawn by how much they occupy. Each call lets so many keys go at most, and a worker comes back as
+//! long as there is too much (Corrections 87).
+
+use crate::journal::Journal;
+use crate::keyspace::{Keyspace, PartitionCell};
+use crate::memory::Memory;
+use crate::process::Process;
+use datatypes::{Operation, key};
+use protocol::eviction::Eviction;
+use protocol::{Input, KeyedOperation, NoReplies, Now, Replica, Request};
+use std::sync::Arc;
+use strict::solo::{Solo, choice};
+use types::{RequestId, Rng, SessionId};
+
+/// How many keys go at most in one call.
+const AT_ONCE: usize = 64;
+/// How many of them from one partition.
+const OF_ONE: usize = 8;
+
+/// What has come of trying to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relief {
+    /// There is room.
+    Enough,
+    /// Keys have gone, and more have to.
+    Some,
+    /// No key may go.
+    None,
+}
+
+/// What keys go with.
+pub(crate) struct Evictor<'e> {
+    pub(crate) memory: &'e Memory,
+    pub(crate) journal: Option<&'e Journal>,
+    pub(crate) now: Now,
+    pub(crate) random: &'e mut Rng,
+}
+
+impl Evictor<'_> {
+    /// Lets keys of a partition go, whose lock the caller holds, while there `is_too_much`; returns how many went.
+    fn evict(
+        &mut self,
+        (cell, replica): (&Arc<PartitionCell>, &mut Replica<Solo>),
+        policy: Eviction,
+        most: usize,
+        is_too_much: impl Fn(&PartitionCell) -> bool,
+    ) -> usize {
+        if let Some(journal) = self.journal {
+            journal.fence(replica);
+        }
+        let choice = choice(policy, self.memory.samples());
+        let mut gone = 0;
+        while gone < most && is_too_much(cell) && !replica.protocol().is_fenced() {
+            let victim = replica.protocol().victim(choice, self.now, self.random).map(<[u8]>::to_vec);
+            let Some(key) = victim else { break };
+            let operation = KeyedOperation {
+                key: &key,
+                hash: replica.protocol().store().hash(&key),
+                operation: Operation::Key(key::Operation::Delete),
+                blind: false,
+            };
+            let request = Request::One { session: SessionId(0), operation };
+            let mut batch = vec![Input::Request { id: RequestId(0), request }];
+            replica.step(self.now, &mut batch, self.random, &mut NoReplies::default());
+            cell.count(replica.protocol());
+            gone += 1;
+        }
+        if let Some(journal) = self.journal {
+            // Nobody waits for a reply; what the log refuses is undone, and goes later.
+            let _ = journal.append(&mut [(cell, &mut *replica)]);
+            cell.count(replica.protocol());
+        }
+        self.memory.count_evicted(gone);
+        gone
+    }
+
+    /// Sees to it that a partition of a cache keeps to its share.
+    pub(crate) fn keep_share(
+        &mut self,
+        keyspace: &Keyspace,
+        cell: &Arc<PartitionCell>,
+        replica: &mut Replica<Solo>,
+    ) -> Relief {
+        let Some((policy, share)) = keyspace.share() else { return Relief::Enough };
+        let is_too_much = |cell: &PartitionCell| cell.occupied().evictable() > share;
+        if !is_too_much(cell) {
+            self.memory.set_full(keyspace.id, false);
+            return Relief::Enough;
+        }
+        let gone = self.evict((cell, replica), policy, AT_ONCE, is_too_much);
+        keyspace.count_evicted(gone);
+        let is_full = gone == 0 && !replica.protocol().is_fenced();
+        self.memory.set_full(keyspace.id, is_full);
+        match (is_too_much(cell), gone) {
+            (false, _) => Relief::Enough,
+            (true, 0) => Relief::None,
+            (true, _) => Relief::Some,
+        }
+    }
+
+    /// Makes room in the process, as far as that is done in one call.
+    pub(crate) fn make_room(&mut self, keyspaces: &[Arc<Keyspace>]) -> Relief {
+        let caches: Vec<(&Arc<Keyspace>, Eviction)> =
+            keyspaces.iter().filter_map(|keyspace| Some((keyspace, keyspace.policy()?))).collect();
+        if caches.is_empty() {
+            return if self.memory.excess(false) == 0 { Relief::Enough } else { Relief::None };
+        }
+        let mut all = 0;
+        while all < AT_ONCE && self.memory.excess(true) > 0 {
+            let gone = self.evict_drawn(&caches);
+            if gone == 0 {
+                break;
+            }
+            all += gone;
+        }
+        match (self.memory.excess(true), all) {
+            (0, _) => Relief::Enough,
+            (_, 0) => Relief::None,
+            _ => Relief::Some,
+        }
+    }
+
+    /// Lets some keys of one partition go, drawn by what partitions occupy; of any that has one, if that has none.
+    fn evict_drawn(&mut self, caches: &[(&Arc<Keyspace>, Eviction)]) -> usize {
+        let cells =
+            || caches.iter().flat_map(|cache| cache.0.partitions.iter().map(move |cell| (*cache, cell)));
+        let weight = |cell: &PartitionCell| cell.occupied().evictable();
+        let total: usize = cells().map(|(_, cell)| weight(cell)).sum();
+        let mut drawn = self.random.usize(0..total.max(1));
+        let chosen = cells().find(|(_, cell)| match drawn.checked_sub(weight(cell)) {
+            Some(rest) => {
+                drawn = rest;
+                false
+            }
+            None => true,
+        });
+        for ((keyspace, policy), cell) in chosen.into_iter().chain(cells()) {
+            let memory = self.memory;
+            let mut replica = cell.replica.lock();
+            let gone = self.evict((cell, &mut replica), policy, OF_ONE, |_| memory.excess(true) > 0);
+            if gone > 0 {
+                keyspace.count_evicted(gone);
+                return gone;
+            }
+        }
+        0
+    }
+}
+
+/// Does what is left to do for all caches that this process keeps by itself: their shares, and the process's limit.
+pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng) -> Relief {
+    let (memory, keyspaces) = (&*process.locals.memory, process.keyspaces());
+    let mut evictor = Evictor { memory, journal: process.journal.as_ref(), now, random };
+    let mut relief = match memory.limit() {
+        0 => Relief::Enough,
+        _ => evictor.make_room(&keyspaces),
+    };
+    for keyspace in keyspaces.iter() {
+        let Some((_, share)) = keyspace.share() else { continue };
+        for cell in keyspace.partitions.iter().filter(|cell| cell.occupied().evictable() > share) {
+            let mut replica = cell.replica.lock();
+            if evictor.keep_share(keyspace, cell, &mut replica) == Relief::Some {
+                relief = Relief::Some;
+            }
+        }
+    }
+    relief
+}
