@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::interpreter::Interpreter;
 use crate::mailbox::Mailbox;
+use crate::news::News;
 use crate::session::{Activity, Connection, FIRST_PIECE, Session};
 use crate::statistics::Statistics;
 use crate::tally::Tally;
@@ -12,7 +13,7 @@ use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{Error, HashSeed, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId};
+use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
@@ -264,6 +265,15 @@ impl Gateway {
         self.news.sort_unstable();
         self.news.dedup();
         news.append(&mut self.news);
+    }
+
+    /// Another gateway has told this one something; a gateway of the process `from`. To be called outside of `receive`,
+    /// like a reply; before `settle`.
+    pub fn hear<H: Host>(&mut self, from: ProcessId, news: &News, host: &mut H) {
+        let _ = (from, host);
+        match news {
+            News::Published { .. } => {}
+        }
     }
 
     /// True when [`Gateway::settle`] is to be called again soon even if nothing happens: a long command, such as

@@ -2,6 +2,7 @@
 
 use crate::client::{ClientFilter, ClientInfo};
 use crate::diagnostics::{Diagnostics, SlowCommand};
+use crate::news::{Audience, News};
 use crate::statistics::Statistics;
 use protocol::{Durability, Now, Replies, Request};
 use types::{Error, Instant, KeyspaceId, RequestId};
@@ -149,6 +150,11 @@ pub trait Host {
     /// Visits what is known of the memory of the process, in bytes.
     fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
         let _ = visit;
+    }
+
+    /// Tells other gateways, which get it by [`crate::Gateway::hear`]; see [`News`].
+    fn tell(&mut self, whom: Audience, news: News) {
+        let _ = (whom, news);
     }
 
     /// Visits the clients of the process's other gateways.

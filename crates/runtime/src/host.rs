@@ -9,8 +9,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Pause, Safety, SlowCommand,
-    Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, News, Pause, Safety,
+    SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -33,6 +33,8 @@ pub(crate) struct WorkerHost {
     pub(crate) outcome: Outcome,
     /// The cluster is to be pumped before this turn ends.
     pub(crate) stirred: bool,
+    /// What was told to other gateways since the last `Worker::hold_told`.
+    pub(crate) told: Vec<(Audience, Arc<News>)>,
     /// How often statistics had been reset when this worker's were begun.
     pub(crate) resets: u64,
 }
@@ -50,6 +52,7 @@ impl WorkerHost {
             random: Rng::new(),
             outcome,
             stirred: false,
+            told: Vec::new(),
             resets: 0,
         }
     }
@@ -416,6 +419,10 @@ impl Host for WorkerHost {
 
     fn memory(&self, visit: &mut dyn FnMut(&str, u64)) {
         info::memory_stats(&self.process, &self.keyspaces, visit);
+    }
+
+    fn tell(&mut self, whom: Audience, news: News) {
+        self.told.push((whom, Arc::new(news)));
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

@@ -8,7 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Statistics};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, News, Statistics};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use types::{Error, KeyspaceId, ReplyBuf, RequestId};
+use types::{Error, KeyspaceId, ProcessId, ReplyBuf, RequestId};
 
 /// Ends the process at once: going on could lose or falsify what was acknowledged.
 pub(crate) fn fatal(reason: &str) -> ! {
@@ -49,6 +49,8 @@ pub(crate) struct Inbox {
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
     /// Keyspaces that were dropped: nobody waits for them any longer.
     pub(crate) dropped: Vec<KeyspaceId>,
+    /// What other gateways have told, and of which process they are.
+    pub(crate) news: Vec<(ProcessId, Arc<News>)>,
 }
 
 /// A worker as the other threads see it.
@@ -75,6 +77,19 @@ pub(crate) fn seconds_since_1970() -> u64 {
 }
 
 impl WorkerHandle {
+    /// Hands it what gateways of a process have told.
+    pub(crate) fn hand_news(&self, news: impl Iterator<Item = (ProcessId, Arc<News>)>) {
+        let mut inbox = self.inbox.lock();
+        // Who has left others there has woken it.
+        let is_awake = !inbox.news.is_empty();
+        inbox.news.extend(news);
+        let has_news = !inbox.news.is_empty();
+        drop(inbox);
+        if has_news && !is_awake {
+            self.wake();
+        }
+    }
+
     pub(crate) fn wake(&self) {
         if let Err(error) = self.waker.wake() {
             fatal(&format!("cannot wake a worker: {error}"));
@@ -197,6 +212,13 @@ impl Process {
         for worker in self.workers.read().iter().filter(|_| !dropped.is_empty()) {
             worker.inbox.lock().dropped.extend_from_slice(dropped);
             worker.wake();
+        }
+    }
+
+    /// Hands all workers what gateways of other processes have told.
+    pub(crate) fn hand_on(&self, heard: Vec<(ProcessId, Arc<News>)>) {
+        if !heard.is_empty() {
+            self.workers.read().iter().for_each(|worker| worker.hand_news(heard.iter().cloned()));
         }
     }
 

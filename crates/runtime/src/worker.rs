@@ -1,6 +1,7 @@
 //! A worker thread: its event loop, its connections, its gateway.
 
 mod replicated;
+mod told;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::Group;
+use told::Told;
 use types::{ReplyBuf, RequestId};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -61,6 +63,8 @@ pub(crate) struct Worker {
     wildcards: Vec<bool>,
     /// Clients that have not authenticated, the oldest first, and when they came.
     unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
+    /// What clients of this worker have told other gateways, and the log holds back.
+    told: VecDeque<Told>,
     /// How many commands there were when statistics were published.
     published: u64,
     next_tick: types::Instant,
@@ -101,6 +105,7 @@ impl Worker {
         Ok(Worker {
             wildcards: listeners.iter().map(is_wildcard).collect(),
             unauthenticated: VecDeque::new(),
+            told: VecDeque::new(),
             published: 0,
             index,
             poll,
@@ -304,6 +309,9 @@ impl Worker {
         for keyspace in inbox.dropped {
             self.gateway.give_up_waiting(keyspace, &dropped());
         }
+        for (from, news) in inbox.news {
+            self.gateway.hear(from, &news, &mut self.host);
+        }
         // A gate of the cluster may have opened.
         self.host.stirred |= self.awaits_log;
         for (id, checked) in inbox.types {
@@ -387,6 +395,7 @@ impl Worker {
         // A log that failed meanwhile may have taken back what the first of these replies tell of.
         outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
+        self.hold_told(&outcome);
     }
 
     fn log_failures(&self) -> u64 {
@@ -413,6 +422,7 @@ impl Worker {
         self.gateway.settle(&mut self.host, &mut news);
         // Any of them may tell of what any of them did.
         let outcome = self.host.take_outcome();
+        self.hold_told(&outcome);
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
             self.gate(token, &outcome);
@@ -446,6 +456,10 @@ impl Worker {
                 write |= gate.written > durable.written;
             }
         }
+        for told in &self.told {
+            sync |= told.gate.synced > durable.synced;
+            write |= told.gate.written > durable.written;
+        }
         if sync {
             self.host.me.awaits_log.store(true, Ordering::Release);
             journal.want_sync();
@@ -462,7 +476,8 @@ impl Worker {
         for token in std::mem::take(&mut self.touched) {
             self.send(token, durable);
         }
-        if !self.holding.is_empty() {
+        self.send_told(durable);
+        if !self.holding.is_empty() || !self.told.is_empty() {
             self.host.me.awaits_log.store(true, Ordering::Release);
             let late = self.host.process.journal.as_ref().is_some_and(|journal| journal.durable() != durable);
             if late {

@@ -27,6 +27,7 @@ mod kept;
 mod keyspaces;
 mod known_types;
 mod models;
+mod news;
 mod of_one;
 mod peers;
 mod place;
@@ -49,6 +50,7 @@ use crate::keyspace::Locals;
 use catalog::Catalog;
 use clocks::Clocks;
 use environment::{Surroundings, refuse, refuse_writes};
+use gateway::News;
 use hot_keys_of_all::Questions;
 use identity::Identity;
 use kept::Kept;
@@ -85,6 +87,8 @@ pub(crate) struct Cluster {
     registry: Option<Registry>,
     spools: Spools,
     arrived: Arrivals,
+    /// What gateways of other processes have told those of this one.
+    heard: Vec<(ProcessId, Arc<News>)>,
     /// See [`known_types`].
     ahead: BTreeMap<ProcessId, u64>,
     /// Something was stepped since the last pump.
@@ -150,6 +154,10 @@ impl Cluster {
             }
             if to == standings::SLOT {
                 self.hear_standing(from.process, packet);
+                continue;
+            }
+            if to == news::SLOT {
+                self.hear_news(from.process, packet);
                 continue;
             }
             if to == clocks::SLOT {

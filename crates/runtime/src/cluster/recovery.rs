@@ -86,6 +86,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         view: Arc::new(ClusterView::new(cluster)),
         durability: options.durability,
         dropped: Vec::new(),
+        heard: Vec::new(),
         ahead: Default::default(),
         keyspaces: kept,
         peers,

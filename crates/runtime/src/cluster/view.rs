@@ -5,7 +5,7 @@ use super::clocks::own_clock;
 use parking_lot::Mutex;
 use protocol::hosted::{Backlog, Lag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use types::{Instant, WallTime};
+use types::{Instant, ProcessId, WallTime};
 
 /// See the module.
 pub(crate) struct ClusterView {
@@ -46,6 +46,16 @@ impl ClusterView {
             checkpoint_begun: AtomicU64::new(0),
             checkpoint_installed: AtomicU64::new(0),
         }
+    }
+
+    /// This process.
+    pub(crate) fn process(&self) -> ProcessId {
+        ProcessId(self.options.process)
+    }
+
+    /// True if the cluster has other processes.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.options.file.processes.len() > 1
     }
 
     /// The clocks of the cluster show `wall` now; this process's own is corrected by so many microseconds.

@@ -81,6 +81,8 @@ impl Worker {
             let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut routed };
             let gate = cluster.pump(first..end, process.journal.as_ref(), &mut turn);
             let dropped = cluster.take_dropped();
+            // Behind the lock, so that two workers do not exchange what one process has told.
+            process.hand_on(cluster.take_heard());
             drop(cluster);
             host.outcome.gate = host.outcome.gate.and(gate);
             routed.hand_out(&process, gate);

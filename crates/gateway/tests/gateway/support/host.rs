@@ -2,8 +2,8 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model, Pause,
-    Safety, SlowCommand, Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model,
+    News, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::{Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -33,6 +33,8 @@ pub struct TestHost {
     /// What was reported of clients.
     pub incidents: RefCell<Vec<String>>,
     pub pause: Pause,
+    /// What was told to other gateways.
+    pub told: Vec<(Audience, News)>,
     /// The process was asked to end, saving or not.
     pub shut_down: Option<bool>,
 }
@@ -57,6 +59,7 @@ impl TestHost {
             diagnostics: RefCell::default(),
             incidents: RefCell::default(),
             pause: Pause::default(),
+            told: Vec::new(),
             shut_down: None,
         }
     }
@@ -299,6 +302,10 @@ impl Host for TestHost {
     fn configuration(&self, visit: &mut dyn FnMut(&str, &str)) {
         visit("appendonly", "no");
         visit("save", "");
+    }
+
+    fn tell(&mut self, whom: Audience, news: News) {
+        self.told.push((whom, news));
     }
 
     fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}

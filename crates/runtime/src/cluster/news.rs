@@ -1,0 +1,52 @@
+//! What the gateways of the cluster's processes tell each other travels with the packets of their replicas, and is kept for
+//! nobody: a process that is not connected, or lags far behind, misses it.
+
+use super::Cluster;
+use gateway::{Audience, News};
+use protocol::Encode;
+use std::sync::Arc;
+use types::{KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
+
+/// Where gateways tell each other: no keyspace has this number.
+pub(super) const SLOT: Slot = Slot { keyspace: KeyspaceId(u16::MAX), partition: Some(PartitionId(4)) };
+
+/// What was encoded once for all peers.
+struct Encoded(Vec<u8>);
+
+impl Encode for Encoded {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+impl Cluster {
+    /// Queues news for the peers among those who are to be told; [`Cluster::flush`] sends them.
+    pub(crate) fn tell(&mut self, whom: Audience, news: &News) {
+        let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
+        let mut packet = Encoded(Vec::new());
+        Wire::encode(news, &mut packet.0);
+        for peer in self.file.processes.iter().map(|process| ProcessId(process.id)) {
+            let is_meant = match whom {
+                Audience::Others | Audience::Elsewhere => true,
+                Audience::Here => false,
+                Audience::Process(process) => process == peer,
+            };
+            if is_meant && peer != self.life.process {
+                self.peers.send(peer, from, SLOT, &packet, None);
+            }
+        }
+    }
+
+    /// A gateway of another process has told this one's something.
+    pub(super) fn hear_news(&mut self, from: ProcessId, packet: &[u8]) {
+        match News::decode(&mut Reader::new(packet)) {
+            Ok(news) => self.heard.push((from, Arc::new(news))),
+            Err(error) => tracing::warn!(%from, %error, "malformed news were dropped"),
+        }
+    }
+
+    /// What was heard since the last call, in order.
+    pub(crate) fn take_heard(&mut self) -> Vec<(ProcessId, Arc<News>)> {
+        std::mem::take(&mut self.heard)
+    }
+}

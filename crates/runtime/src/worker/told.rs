@@ -1,0 +1,72 @@
+//! What this worker's clients tell other gateways leaves when what they were replied may leave.
+
+use super::{PATIENCE, Worker};
+use crate::solo::Outcome;
+use gateway::{Audience, News};
+use protocol::{Durable, Gate};
+use std::sync::Arc;
+use types::ProcessId;
+
+/// News that wait for a gate.
+pub(super) struct Told {
+    pub(super) gate: Gate,
+    /// The group up to which the same turn's replies tell of what is undone if the log refuses it; 0 for nothing.
+    undoable: u64,
+    whom: Audience,
+    news: Arc<News>,
+}
+
+impl Worker {
+    /// What was told since the last call waits for what the replies of the same turn wait for. What went with effects that
+    /// the log has refused is told to nobody.
+    pub(super) fn hold_told(&mut self, outcome: &Outcome) {
+        let told = std::mem::take(&mut self.host.told);
+        if told.is_empty() || outcome.refused {
+            return;
+        }
+        let Outcome { gate, undoable, .. } = *outcome;
+        self.told.extend(told.into_iter().map(|(whom, news)| Told { gate, undoable, whom, news }));
+    }
+
+    /// Tells what may be told, in order.
+    pub(super) fn send_told(&mut self, durable: Durable) {
+        if self.told.is_empty() {
+            return;
+        }
+        if let Some(journal) = &self.host.process.journal
+            && journal.failures() != 0
+        {
+            let is_late = journal.refuses_for().is_some_and(|refusing| refusing >= PATIENCE);
+            let is_closed = |told: &Told| is_late && told.gate.written > durable.written;
+            self.told.retain(|told| !journal.has_failed(told.undoable) && !is_closed(told));
+        }
+        let closed = self.told.iter().position(|told| !told.gate.is_open(durable));
+        let open: Vec<Told> = self.told.drain(..closed.unwrap_or(self.told.len())).collect();
+        if !open.is_empty() {
+            self.spread(&open);
+        }
+    }
+
+    fn spread(&self, open: &[Told]) {
+        let process = &self.host.process;
+        let own = process.view.process();
+        let is_here = |told: &&Told| match told.whom {
+            Audience::Others | Audience::Here => true,
+            Audience::Elsewhere => false,
+            Audience::Process(process) => process == own,
+        };
+        let here = open.iter().filter(is_here).map(|told| (own, Arc::clone(&told.news)));
+        let here: Vec<(ProcessId, Arc<News>)> = here.collect();
+        let workers = process.workers.read();
+        for worker in workers.iter().filter(|worker| !Arc::ptr_eq(worker, &self.host.me)) {
+            worker.hand_news(here.iter().cloned());
+        }
+        drop(workers);
+        if !process.view.has_peers() || open.iter().all(|told| told.whom == Audience::Here) {
+            return;
+        }
+        let mut cluster = process.cluster.lock();
+        open.iter().for_each(|told| cluster.tell(told.whom, &told.news));
+        cluster.flush(self.host.now.instant);
+    }
+}
