@@ -38,6 +38,8 @@ pub struct ClientInfo {
     pub queued_bytes: usize,
     /// Replies not yet taken by the runtime, in bytes.
     pub output_bytes: usize,
+    /// It is blocked: a command of it waits until there is something for it.
+    pub blocked: bool,
     /// The last command, `client|list`.
     pub last_command: &'static str,
     /// The version of the protocol it speaks.
@@ -49,7 +51,11 @@ impl ClientInfo {
     pub fn write_line(&self, now: Instant, out: &mut String) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.map_or(-1, |queued| queued as i64);
-        let flags = if self.queued.is_some() { "x" } else { "N" };
+        let flags = match (self.queued, self.blocked) {
+            (Some(_), _) => "x",
+            (None, true) => "b",
+            (None, false) => "N",
+        };
         let written = write!(
             out,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 \

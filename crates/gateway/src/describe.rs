@@ -7,7 +7,7 @@ use std::fmt::Write;
 use types::{Error, ReplySink};
 
 /// Redis's names of the flags.
-const FLAG_NAMES: [(u16, &str); 10] = [
+const FLAG_NAMES: [(u16, &str); 11] = [
     (flag::WRITE, "write"),
     (flag::READONLY, "readonly"),
     (flag::DENYOOM, "denyoom"),
@@ -18,6 +18,7 @@ const FLAG_NAMES: [(u16, &str); 10] = [
     (flag::FAST, "fast"),
     (flag::NO_AUTH, "no_auth"),
     (flag::NO_MULTI, "no_multi"),
+    (flag::BLOCKING, "blocking"),
 ];
 
 fn group(command: &Command) -> &'static str {
@@ -52,6 +53,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
+        (command.is(flag::BLOCKING), "@blocking"),
         (is_admin || sweeping, "@dangerous"),
         (group == "connection" || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
@@ -247,6 +249,9 @@ const DIFFERENCES: &[&str] = &[
     "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
      `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP` only, which holds up its own connection. `CLIENT REPLY` and \
      `DEBUG SLEEP` are refused inside of transactions.",
+    "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0. In a \
+     cluster `CLIENT UNBLOCK` and `blocked_clients` know the clients of the asked process only. Who is served first, and what \
+     that means in a cluster, says [blocking commands](blocking.md).",
     "`INFO` says `cluster_enabled:0` in a cluster, too: clients need no map of slots, any process serves any key.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \

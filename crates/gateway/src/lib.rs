@@ -14,6 +14,7 @@
 //! they are to be sent from. Everything else ends the batch. A connection that waits for a reply executes nothing
 //! more until it has come, so replies keep the order of commands.
 
+mod blocking;
 mod client;
 mod combine;
 mod commands;
@@ -41,12 +42,14 @@ mod table;
 mod tally;
 mod task;
 mod turns;
+mod waiters;
 
 pub use client::{ClientFilter, ClientInfo, Peer};
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
-pub use host::{Administration, Host, Incident, KeyspaceOptions, Model, Pause, Safety};
+pub use host::{Administration, Host, Incident, KeyspaceOptions, Lines, Model, Pause, Safety};
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
-pub use news::{Audience, Message, News, SeenContext};
+pub use news::{Audience, LineNews, Message, News, SeenContext};
 pub use statistics::{Answered, Statistics};
+pub use waiters::{Place, Sought, Turn, Waiter, Waiters};

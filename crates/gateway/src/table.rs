@@ -34,6 +34,8 @@ pub(crate) mod flag {
     pub(crate) const NO_MULTI: u16 = 1 << 9;
     /// It may name another keyspace, which is looked up before it becomes a plan. Not a flag of Redis.
     pub(crate) const OTHER_KEYSPACE: u16 = 1 << 10;
+    /// Its client may wait until there is something for it.
+    pub(crate) const BLOCKING: u16 = 1 << 11;
 }
 
 /// Which arguments are keys.

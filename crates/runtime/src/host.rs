@@ -9,15 +9,15 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, News, Pause, Safety,
-    SlowCommand, Statistics,
+    Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Lines, News, Pause,
+    Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use types::{Error, KeyspaceId, ReplySink, RequestId, Rng};
+use types::{Error, KeyspaceId, ProcessId, ReplySink, RequestId, Rng};
 
 /// See [`Host`].
 pub(crate) struct WorkerHost {
@@ -423,6 +423,29 @@ impl Host for WorkerHost {
 
     fn tell(&mut self, whom: Audience, news: News) {
         self.told.push((whom, Arc::new(news)));
+    }
+
+    fn process(&self) -> ProcessId {
+        self.process.view.process()
+    }
+
+    fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
+        let mut waiters = self.process.waiters.lock();
+        work(&mut waiters);
+        self.process.has_waiters.store(waiters.is_concerned(), Ordering::Release);
+        self.process.blocked.store(waiters.blocked(), Ordering::Relaxed);
+    }
+
+    fn has_waiters(&self) -> bool {
+        // What a write was executed behind, a lock or a message, orders this.
+        self.process.has_waiters.load(Ordering::Acquire)
+    }
+
+    fn lines(&self, keyspace: KeyspaceId) -> Lines {
+        if find(&self.keyspaces, keyspace).is_some_and(|keyspace| !keyspace.dropped.load(Ordering::Acquire)) {
+            return Lines { lags: false, groups: vec![vec![self.process()]] };
+        }
+        Lines { lags: true, groups: self.process.cluster.lock().sharing(keyspace) }
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

@@ -8,7 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, News, Statistics};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, News, Statistics, Waiters};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -132,10 +132,16 @@ pub(crate) struct Process {
     /// What only memory holds is not kept in a checkpoint at the end.
     pub(crate) ends_unsaved: AtomicBool,
     pub(crate) recent: Mutex<Recent>,
+    /// Blocked clients, and those of other processes for which this one keeps lines.
+    pub(crate) waiters: Mutex<Waiters>,
+    /// [`Waiters::is_concerned`], and how many clients of this process are blocked.
+    pub(crate) has_waiters: AtomicBool,
+    pub(crate) blocked: AtomicUsize,
 }
 
 impl Process {
     pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
+        let waiters = Mutex::new(Waiters::new(cluster.view().process()));
         Process {
             parameters: Parameters::new(&options),
             options,
@@ -162,6 +168,9 @@ impl Process {
             savers: Mutex::default(),
             ends_unsaved: AtomicBool::new(false),
             recent: Mutex::default(),
+            waiters,
+            has_waiters: AtomicBool::new(false),
+            blocked: AtomicUsize::new(0),
         }
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod list_moves;
 pub(crate) mod lists;
 pub(crate) mod moving;
 pub(crate) mod objects;
+pub(crate) mod pops;
 mod process;
 mod scored_combined;
 pub(crate) mod scored_ranges;

@@ -3,12 +3,12 @@
 use crate::support::memory::Memory;
 use anabranch_gateway::{
     Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, KeyspaceOptions, Model,
-    News, Pause, Safety, SlowCommand, Statistics,
+    News, Pause, Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::{Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
+use types::{Error, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
 
 /// A process with sixteen numbered keyspaces.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct TestHost {
     /// What was reported of clients.
     pub incidents: RefCell<Vec<String>>,
     pub pause: Pause,
+    /// Clients that wait.
+    pub waiters: RefCell<Waiters>,
     /// What was told to other gateways.
     pub told: Vec<(Audience, News)>,
     /// The process was asked to end, saving or not.
@@ -59,6 +61,7 @@ impl TestHost {
             diagnostics: RefCell::default(),
             incidents: RefCell::default(),
             pause: Pause::default(),
+            waiters: RefCell::new(Waiters::new(ProcessId(0))),
             told: Vec::new(),
             shut_down: None,
         }
@@ -306,6 +309,14 @@ impl Host for TestHost {
 
     fn tell(&mut self, whom: Audience, news: News) {
         self.told.push((whom, news));
+    }
+
+    fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
+        work(&mut self.waiters.borrow_mut());
+    }
+
+    fn has_waiters(&self) -> bool {
+        self.waiters.borrow().is_concerned()
     }
 
     fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}
