@@ -147,6 +147,11 @@ CALLS = {
         rpoplpush: RPOPLPUSH list list
         lpos: LPOS list a RANK 2; LPOS list a COUNT 0
         lmpop: LMPOP 2 missing list LEFT COUNT 2
+        blpop: BLPOP missing list 0; BLPOP missing 0.01
+        brpop: BRPOP list numbers 0
+        blmove: BLMOVE list numbers LEFT RIGHT 0; BLMOVE missing list LEFT LEFT 0.01
+        brpoplpush: BRPOPLPUSH list list 0
+        blmpop: BLMPOP 0 2 missing list LEFT COUNT 2; BLMPOP 0.01 1 missing LEFT
     """,
     "Sets": """
         sadd: SADD set c a
@@ -187,6 +192,9 @@ CALLS = {
         zpopmin: ZPOPMIN zset
         zpopmax: ZPOPMAX zset 2
         zmpop: ZMPOP 2 missing zset MIN
+        bzpopmin: BZPOPMIN missing zset 0; BZPOPMIN missing 0.01
+        bzpopmax: BZPOPMAX zset 0
+        bzmpop: BZMPOP 0 2 missing zset MIN COUNT 2
         zremrangebyrank: ZREMRANGEBYRANK zset 0 0
         zremrangebyscore: ZREMRANGEBYSCORE zset 1 2
         zremrangebylex: ZREMRANGEBYLEX letters [a [b
@@ -272,8 +280,8 @@ CONVERGES = {
     "sum": "incr decr incrby decrby hincrby zincrby counter.add counter.incr counter.decr counter.take summary.add top.add uid.next",
     "fields": "hset hsetnx hmset hdel hincrbyfloat hsetex hgetdel",
     "members": "sadd srem spop smove",
-    "scores": "zadd zrem zpopmin zpopmax zmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
-    "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop",
+    "scores": "zadd zrem zpopmin zpopmax zmpop bzpopmin bzpopmax bzmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
+    "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop blpop brpop blmove brpoplpush blmpop",
     "deadline": """
         expire pexpire expireat pexpireat persist getex hexpire hpexpire hexpireat hpexpireat hpersist hgetex
     """,

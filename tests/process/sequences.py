@@ -135,6 +135,9 @@ TEMPLATES = {
         LMOVE <list> <list> {LEFT|RIGHT} {LEFT|RIGHT}
         RPOPLPUSH <list> <list>
         LMPOP {1|2|3} <list>+ {LEFT|RIGHT} {COUNT <count>|}
+        {BLPOP|BRPOP} <list>+ 0.001
+        BLMOVE <list> <list> {LEFT|RIGHT} {LEFT|RIGHT} 0.001
+        BLMPOP 0.001 {1|2|3} <list>+ {LEFT|RIGHT} {COUNT <count>|}
     """,
     "sets": """
         SADD <set> <member>+
@@ -186,6 +189,7 @@ TEMPLATES = {
         ZRANDMEMBER <zset> {<count>|-3|} {WITHSCORES|}
         ZSCAN <zset> {0|<count>} {MATCH <pattern>|} {COUNT <count>|}
         ZMPOP {1 <zset>|2 <zset> <zset>|<count> <zset>+} {MIN|MAX} {COUNT <count>|}
+        {BZPOPMIN|BZPOPMAX} <zset>+ 0.001
         ZRANGESTORE <zset> <zset> <index> <index> {REV|}
         ZRANGESTORE <zset> <zset> <bound> <bound> BYSCORE {REV|} {LIMIT <index> <index>|}
         ZUNION <sources> {AGGREGATE SUM|AGGREGATE MIN|AGGREGATE MAX|} {WITHSCORES|}

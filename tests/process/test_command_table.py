@@ -33,6 +33,8 @@ MISSING = {
 ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"error", "sleep", "help"}}
 # Options that came after 7.0, and the fields that tell of them.
 LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
+# Scripts may call them since 7.2.
+LATER |= dict.fromkeys(["blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "bzpopmax"], {"flags"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]

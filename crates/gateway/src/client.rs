@@ -40,6 +40,8 @@ pub struct ClientInfo {
     pub output_bytes: usize,
     /// To how many channels, patterns and shard channels it has subscribed.
     pub subscriptions: [usize; 3],
+    /// It is blocked: a command of it waits until there is something for it.
+    pub blocked: bool,
     /// The last command, `client|list`.
     pub last_command: &'static str,
     /// The version of the protocol it speaks.
@@ -64,6 +66,7 @@ impl ClientInfo {
             (false, true, true) => "Px",
             (false, true, false) => "P",
             (false, false, true) => "x",
+            (false, false, false) if self.blocked => "b",
             (false, false, false) => "N",
         };
         let written = write!(

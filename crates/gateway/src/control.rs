@@ -3,6 +3,7 @@
 use crate::client::{ClientFilter, ClientInfo};
 use crate::gateway::Gateway;
 use crate::host::Host;
+use crate::news::{Audience, News};
 use crate::plan::Call;
 use crate::session::Connection;
 use protocol::Now;
@@ -30,7 +31,7 @@ impl<'c> Control<'c> {
 
     /// The asking client as others see it.
     pub(crate) fn own_info(&self) -> ClientInfo {
-        self.connection.session.info(self.connection.output.len())
+        self.connection.info()
     }
 
     /// All clients of the process, by number.
@@ -40,6 +41,20 @@ impl<'c> Control<'c> {
         self.host.other_clients(&mut |client| clients.push(client.clone()));
         clients.sort_by_key(|client| client.peer.client);
         clients
+    }
+
+    /// Ends the wait of a blocked client of the process; false if it does not wait.
+    pub(crate) fn unblock(&mut self, client: u64, with_error: bool) -> bool {
+        let mut gateway = None;
+        self.host.waiters(&mut |waiters| gateway = waiters.gateway_of(client));
+        match gateway {
+            None => false,
+            Some(worker) if worker == self.gateway.config.worker => self.gateway.unblock(client, with_error),
+            Some(worker) => {
+                self.host.tell(Audience::Worker(worker), News::Unblock { client, with_error });
+                true
+            }
+        }
     }
 
     /// Ends the matching clients of the process; returns how many.

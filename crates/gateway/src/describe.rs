@@ -19,6 +19,7 @@ const FLAG_NAMES: [(u16, &str); 11] = [
     (flag::FAST, "fast"),
     (flag::NO_AUTH, "no_auth"),
     (flag::NO_MULTI, "no_multi"),
+    (flag::BLOCKING, "blocking"),
 ];
 
 fn group(command: &Command) -> &'static str {
@@ -55,6 +56,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
+        (command.is(flag::BLOCKING), "@blocking"),
         (is_admin || sweeping, "@dangerous"),
         (is_connection || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
@@ -254,6 +256,9 @@ const DIFFERENCES: &[&str] = &[
     "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
      `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP`, which holds up its own connection, and `ERROR`. `CLIENT REPLY` and \
      `DEBUG SLEEP` are refused inside of transactions. `REPLICAOF` accepts `NO ONE` and nothing else.",
+    "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0. In a \
+     cluster `CLIENT UNBLOCK` and `blocked_clients` know the clients of the asked process only. Who is served first, and what \
+     that means in a cluster, says [blocking commands](blocking.md).",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
      Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
      not. Subscribing is refused inside `TXN`. See [publish and subscribe](pubsub.md).",

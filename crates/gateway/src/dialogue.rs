@@ -95,6 +95,13 @@ impl Dialogue {
         }
     }
 
+    /// A blocked client tries again: see [`Turns::skip_other_types`].
+    pub(crate) fn skip_other_types(&mut self) {
+        if let Dialogue::Turns(turns) = self {
+            turns.skip_other_types();
+        }
+    }
+
     /// True when the steps that come next are to be one transaction even if they stand alone.
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self, Dialogue::RandomKey(_) | Dialogue::Turns(_))

@@ -1,5 +1,6 @@
 //! Executes a connection's commands: the fast path, and the choice of any other.
 
+use crate::blocking::Woken;
 use crate::combine::Combine;
 use crate::commands::connection::admit;
 use crate::commands::moving::check_destination;
@@ -44,6 +45,8 @@ enum Action<'a> {
     Flow(Flow, Call<'a>),
     /// A command between MULTI and EXEC.
     Queue(&'static Command),
+    /// A command that may wait, and whether it is one transaction.
+    Wait(Call<'a>, bool),
 }
 
 impl Action<'_> {
@@ -198,6 +201,7 @@ impl<'e, H: Host> Engine<'e, H> {
         };
         let (first, batch_len) = (*first, batch.len());
         let end = first + batch_len as u64;
+        let woken: Vec<_> = batch.iter().filter_map(|(_, request)| Woken::key_of(request)).collect();
         let connection = &mut *self.connection;
         let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
@@ -211,7 +215,13 @@ impl<'e, H: Host> Engine<'e, H> {
         let written = connection.output.len() - before + connection.discarded.len();
         connection.plan_piece(batch_len, written, self.gateway.config.max_output_bytes);
         batch.clear();
-        next == end || self.take_in_order(next, end)
+        let is_answered = next == end || self.take_in_order(next, end);
+        // Who began to wait meanwhile is seen once it is answered.
+        if !woken.is_empty() && (!is_answered || self.host.has_waiters()) {
+            let owned = woken.into_iter().map(|(key, what)| (keyspace, key.into(), what));
+            self.connection.woken.extend(owned);
+        }
+        is_answered
     }
 
     /// Passes on the replies `next..end` as far as they have come in order. False when some are missing.
@@ -240,7 +250,7 @@ impl<'e, H: Host> Engine<'e, H> {
     }
 
     /// A command that waits was worked on since `began`.
-    fn count_waiting(&mut self, began: u64) {
+    pub(crate) fn count_waiting(&mut self, began: u64) {
         let Some(waiting) = &mut self.connection.tally.waiting else { return };
         waiting.nanos += self.host.clock().saturating_sub(began);
         if matches!(self.connection.activity, Activity::Idle)
@@ -338,6 +348,9 @@ impl<'e, H: Host> Engine<'e, H> {
                 return match command.handler {
                     Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
                         Plan::One(operation) => Action::Join(operation),
+                        Plan::Dialogue(dialogue) if command.is(flag::BLOCKING) => {
+                            Action::Wait(call, dialogue.is_atomic())
+                        }
                         plan => Action::Run(plan),
                     }),
                     Handler::Local(run) => Ok(Action::Local(run, call)),
@@ -431,7 +444,7 @@ impl<'e, H: Host> Engine<'e, H> {
 
     fn perform(&mut self, arguments: Arguments<'_>, action: Result<Action<'_>, Error>) {
         let own = match &action {
-            Ok(Action::Join(_) | Action::Step(_) | Action::Run(_)) => false,
+            Ok(Action::Join(_) | Action::Step(_) | Action::Run(_) | Action::Wait(..)) => false,
             Ok(Action::Flow(flow, _)) => flow.concerns_session(),
             Ok(Action::Local(..) | Action::Queue(_)) | Err(_) => true,
         };
@@ -469,6 +482,11 @@ impl<'e, H: Host> Engine<'e, H> {
             }
             Ok(Action::Flow(flow, call)) => self.steer(flow, call),
             Ok(Action::Queue(command)) => self.queue(command, arguments),
+            Ok(Action::Wait(call, is_atomic)) => {
+                if let Err(error) = self.begin_wait(call, is_atomic) {
+                    self.connection.encoder().error(&error);
+                }
+            }
             Err(_) if is_http(arguments.name()) => {
                 self.host.report(Incident::CrossProtocol(&self.connection.session.peer.address));
                 self.connection.closing = true;

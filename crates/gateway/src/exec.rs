@@ -185,7 +185,7 @@ impl<H: Host> Engine<'_, H> {
             let id = match self.next_of_sequence(&mut sequence) {
                 Next::Waits(id) => id,
                 Next::Pauses => break,
-                Next::Ends => return sequence.write_results(&mut self.connection.encoder()),
+                Next::Ends => return self.conclude(&mut sequence),
             };
             let Some(reply) = self.gateway.mailbox.take(id.0) else {
                 let task = Task::Sequence(sequence);
@@ -197,6 +197,17 @@ impl<H: Host> Engine<'_, H> {
             }
         }
         self.connection.activity = Activity::Interrupted(sequence);
+    }
+
+    /// The sequence has its results.
+    fn conclude(&mut self, sequence: &mut Sequence) {
+        match sequence.blocked.take() {
+            Some(blocked) => self.finish_attempt(blocked, &sequence.results),
+            None => {
+                sequence.write_results(&mut self.connection.encoder());
+                self.connection.outbox = mem::take(&mut sequence.outbox);
+            }
+        }
     }
 
     /// Sends the sequence's next request, if there is one.
@@ -250,7 +261,10 @@ impl<H: Host> Engine<'_, H> {
             let (steps, combine) = match read {
                 Ok(Queued::Plan(Plan::One(operation))) => (vec![Step::Key(operation)], Combine::Pass),
                 Ok(Queued::Plan(Plan::Many { steps, combine })) => (steps, combine),
-                Ok(Queued::Plan(Plan::Dialogue(dialogue))) => {
+                Ok(Queued::Plan(Plan::Dialogue(mut dialogue))) => {
+                    if sequence.blocked.as_ref().is_some_and(|blocked| blocked.is_entered()) {
+                        dialogue.skip_other_types();
+                    }
                     sequence.current = Current::Dialogue(dialogue);
                     continue;
                 }
@@ -311,14 +325,10 @@ impl<H: Host> Engine<'_, H> {
             (Phase::Commit, Some(_)) if retry => sequence.restart(),
             (Phase::Abort(None), _) => sequence.restart(),
             (Phase::Commit, None) => {
-                let mut encoder = self.connection.encoder();
                 match &sequence.failure {
-                    _ if is_nil(reply) => encoder.null_array(),
-                    Some(error) => encoder.error(error),
-                    None => {
-                        sequence.write_results(&mut encoder);
-                        self.connection.outbox = mem::take(&mut sequence.outbox);
-                    }
+                    _ if is_nil(reply) => self.connection.encoder().null_array(),
+                    Some(error) => self.connection.encoder().error(error),
+                    None => self.conclude(sequence),
                 }
                 return true;
             }
@@ -337,7 +347,10 @@ impl<H: Host> Engine<'_, H> {
         false
     }
 
-    fn fail_sequence(&mut self, sequence: &Sequence, error: Error) {
+    fn fail_sequence(&mut self, sequence: &mut Sequence, error: Error) {
+        if let Some(blocked) = sequence.blocked.take() {
+            return self.fail_attempt(blocked, &error);
+        }
         let mut encoder = self.connection.encoder();
         if error.code != ErrorCode::Conflict {
             encoder.error(&error);

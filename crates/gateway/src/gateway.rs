@@ -12,9 +12,10 @@ use crate::session::{Activity, Connection, FIRST_PIECE, Hold, Session};
 use crate::statistics::Statistics;
 use crate::subscriptions::Subscriptions;
 use crate::tally::Tally;
+use crate::waiters::Place;
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId};
 
@@ -153,6 +154,20 @@ pub struct Gateway {
     pub(crate) monitors: Vec<ConnectionId>,
     /// Lines for those who watch, here and elsewhere.
     pub(crate) monitored: Vec<u8>,
+    /// Blocked connections, by their clients' numbers.
+    pub(crate) blocked: BTreeMap<u64, ConnectionId>,
+    /// When to look at which of them.
+    pub(crate) alarms: BTreeSet<(Instant, ConnectionId)>,
+    /// Those whose wait ends.
+    pub(crate) ending: Vec<ConnectionId>,
+    /// Clients that have the turn of a line.
+    pub(crate) turns: VecDeque<(Place, u64)>,
+    /// When the process's lines are to be looked at.
+    pub(crate) look_at_lines: Option<Instant>,
+    /// Turns wait for this time, at which a pause ends.
+    pub(crate) paused_until: Option<Instant>,
+    /// Others were told of who is gone.
+    pub(crate) has_told: bool,
 }
 
 #[derive(Debug)]
@@ -190,6 +205,13 @@ impl Gateway {
             without_contexts: BTreeSet::new(),
             monitors: Vec::new(),
             monitored: Vec::new(),
+            blocked: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            ending: Vec::new(),
+            turns: VecDeque::new(),
+            look_at_lines: None,
+            paused_until: None,
+            has_told: false,
         }
     }
 
@@ -225,6 +247,7 @@ impl Gateway {
             pushed_in: 0,
             long_since: None,
             piece: FIRST_PIECE,
+            woken: Vec::new(),
         }));
         self.open += 1;
         id
@@ -266,7 +289,7 @@ impl Gateway {
             }
         };
         self.pipeline = pipeline;
-        self.put_back(connection);
+        self.put_back(connection, host);
         if !self.monitored.is_empty() {
             self.tell_monitors(host);
         }
@@ -293,7 +316,7 @@ impl Gateway {
             let Some(mut connection) = self.take(id) else { continue };
             Engine::new(self, &mut connection, host).continue_sequence();
             self.news.push(id);
-            self.put_back(connection);
+            self.put_back(connection, host);
         }
         self.release_held(host);
         if !self.due.is_empty() {
@@ -309,6 +332,7 @@ impl Gateway {
             }
             fresh.into_iter().for_each(|number| self.deliver(number, host));
         }
+        self.serve_waits(host);
         if !self.monitored.is_empty() {
             self.tell_monitors(host);
         }
@@ -323,6 +347,10 @@ impl Gateway {
     pub fn hear<H: Host>(&mut self, from: ProcessId, news: &News, host: &mut H) {
         match news {
             News::Published { message } => self.hear_message(from, message, host),
+            News::Line { place, what } => self.hear_line(from, place, what, host),
+            News::Unblock { client, with_error } => {
+                self.unblock(*client, *with_error);
+            }
         }
     }
 
@@ -334,7 +362,7 @@ impl Gateway {
     /// True when [`Gateway::settle`] is to be called again soon even if nothing happens: a long command, such as
     /// KEYS, let others go first.
     pub fn is_busy(&self) -> bool {
-        !self.interrupted.is_empty()
+        !self.interrupted.is_empty() || self.has_waits_to_serve()
     }
 
     /// When [`Gateway::settle`] is to be called at the latest: a connection waits for that time.
@@ -344,7 +372,7 @@ impl Gateway {
             _ => None,
         };
         let due = self.due.values().filter_map(Due::deadline);
-        self.held.iter().filter_map(until).chain(due).min()
+        self.held.iter().filter_map(until).chain(due).chain(self.wait_deadline()).min()
     }
 
     /// Lets connections go on for which the time has come.
@@ -375,7 +403,7 @@ impl Gateway {
                 }
                 _ => {}
             }
-            self.put_back(connection);
+            self.put_back(connection, host);
         }
     }
 
@@ -417,7 +445,7 @@ impl Gateway {
                 self.waiting.remove(&last);
                 self.news.push(id);
             }
-            self.put_back(connection);
+            self.put_back(connection, host);
             if resumed {
                 return;
             }
@@ -428,6 +456,7 @@ impl Gateway {
     /// Nothing of this keyspace will be answered any more: whoever waits for a reply of it gets the error. What is asked
     /// from now on, its host answers. To be called outside of `receive`, like a reply; before `settle`.
     pub fn give_up_waiting(&mut self, keyspace: KeyspaceId, error: &Error) {
+        self.give_up_waits(keyspace, error);
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
         let awaited = connections.flat_map(|connection| connection.due_of(keyspace));
         let missing: Vec<u64> = awaited.filter(|number| !self.mailbox.has(*number)).collect();
@@ -443,6 +472,11 @@ impl Gateway {
             Some(connection) => self.obstacle(connection).unwrap_or(State::Reading),
             None => State::Closing,
         }
+    }
+
+    /// True if its command waits until there is something for it: a client that is gone meanwhile waits for nothing.
+    pub fn is_blocked(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| matches!(connection.activity, Activity::Blocked(_)))
     }
 
     /// True while an EXEC or a COMMIT is not answered: what the client was told of the transaction's steps is of little use
@@ -473,6 +507,9 @@ impl Gateway {
     pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
         let Some(mut connection) = self.take(id) else { return };
         self.set_monitor(id, false, host);
+        self.has_told |= connection.is_blocked();
+        Engine::new(self, &mut connection, host).abandon_wait();
+        self.wake_now(&mut connection, host);
         Engine::new(self, &mut connection, host).close_session();
         self.unsubscribe_all(&mut connection, host);
         if let Some(last) = connection.activity.last_awaited() {
@@ -496,13 +533,13 @@ impl Gateway {
     /// Visits its clients.
     pub fn clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {
         for connection in self.slots.iter().filter_map(|slot| slot.connection.as_ref()) {
-            visit(&connection.session.info(connection.output.len()));
+            visit(&connection.info());
         }
     }
 
     /// The same of one connection.
     pub fn client(&self, id: ConnectionId) -> Option<ClientInfo> {
-        self.connection(id).map(|connection| connection.session.info(connection.output.len()))
+        self.connection(id).map(Connection::info)
     }
 
     /// Ends the matching connections; returns how many. [`Gateway::settle`] names them.
@@ -534,14 +571,17 @@ impl Gateway {
         slot.connection.as_deref_mut()
     }
 
-    fn take(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+    pub(crate) fn take(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
         slot.connection.take()
     }
 
     /// Keeps the connection until its next turn, and remembers what it waits for.
-    fn put_back(&mut self, mut connection: Box<Connection>) {
+    pub(crate) fn put_back<H: Host>(&mut self, mut connection: Box<Connection>, host: &mut H) {
         let id = connection.id;
+        if !connection.woken.is_empty() {
+            self.wake(&mut connection, host);
+        }
         connection.tally.count_replies(&mut self.statistics);
         if matches!(connection.activity, Activity::Held { .. }) {
             self.held.push(id);

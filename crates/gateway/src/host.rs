@@ -6,6 +6,7 @@ use crate::interest::Interest;
 use crate::news::{Audience, News};
 use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
+use crate::waiters::Waiters;
 use protocol::{Durability, Now, Replies, Request};
 use types::{Error, Instant, KeyspaceId, ProcessId, RequestId};
 
@@ -241,11 +242,36 @@ pub trait Host {
         Ok(())
     }
 
+    /// Looks at who waits, and changes that: all gateways of the process share it.
+    fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
+        work(&mut Waiters::new(self.process()));
+    }
+
+    /// [`Waiters::is_concerned`], as cheaply as can be. Who entered before a write was executed is seen after it.
+    fn has_waiters(&self) -> bool {
+        false
+    }
+
+    /// Which processes keep lines of those that wait in a keyspace.
+    fn lines(&self, keyspace: KeyspaceId) -> Lines {
+        let _ = keyspace;
+        Lines { lags: false, groups: vec![vec![self.process()]] }
+    }
+
     /// Visits the clients of the process's other gateways.
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo));
 
     /// Closes the matching clients of the process's other gateways; returns how many.
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64;
+}
+
+/// Which processes keep lines of waiting clients; see [`Waiters`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// A write may be visible to some client later than to the one that was answered, or other processes write.
+    pub lags: bool,
+    /// The processes that share their lines, as far as they are connected: the own group first.
+    pub groups: Vec<Vec<ProcessId>>,
 }
 
 /// How safe an answered write is.

@@ -14,6 +14,7 @@
 //! they are to be sent from. Everything else ends the batch. A connection that waits for a reply executes nothing
 //! more until it has come, so replies keep the order of commands.
 
+mod blocking;
 mod client;
 mod combine;
 mod commands;
@@ -46,16 +47,19 @@ mod table;
 mod tally;
 mod task;
 mod turns;
+mod waiters;
 
 pub use client::{ClientFilter, ClientInfo, ClientKind, Peer};
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{
-    Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
+    Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Lines, Model, Pause,
+    Safety,
 };
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
-pub use news::{Audience, Message, News, SeenContext};
+pub use news::{Audience, LineNews, Message, News, SeenContext};
 pub use pubsub::OutputLimit;
 pub use statistics::{Answered, Statistics};
+pub use waiters::{Place, Sought, Turn, Waiter, Waiters};

@@ -7,6 +7,7 @@
 //! News arrive at most once, and those of one gateway in its order. They leave when what the sender's clients were replied
 //! in the same turn is as durable as promised. Nothing that a protocol promises rests on them.
 
+use crate::waiters::Place;
 use types::{KeyspaceId, ProcessId, wire_enum, wire_struct};
 
 /// Who is told.
@@ -18,6 +19,8 @@ pub enum Audience {
     Here,
     /// The gateways of every other process that this one is connected to.
     Elsewhere,
+    /// The gateway with this number of this process, which is another one.
+    Worker(u16),
     /// The gateways of this process; where it is the own one, all but the one that tells it.
     Process(ProcessId),
 }
@@ -30,9 +33,76 @@ pub enum News {
         /// The message.
         message: Message,
     },
+    /// Of clients that wait for a key to hold something: see [`crate::Waiters`].
+    Line {
+        /// For what they wait.
+        place: Place,
+        /// What there is to tell.
+        what: LineNews,
+    },
+    /// A client that is blocked is to wait no longer. Told within a process.
+    Unblock {
+        /// Its number.
+        client: u64,
+        /// It gets an error, not the reply of a wait that has ended.
+        with_error: bool,
+    },
 }
 wire_enum!(News {
     0 => Published { message },
+    1 => Line { place, what },
+    2 => Unblock { client, with_error },
+});
+
+/// What processes tell each other of those that wait for a key. `worker` and `client` name a waiter: of the process that
+/// tells, or, of a turn, of the one that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineNews {
+    /// Clients of this process wait: whoever writes is to signal it.
+    Sought,
+    /// To the line's home: a client waits, or waits still.
+    Enter {
+        /// Its gateway.
+        worker: u16,
+        /// Its number.
+        client: u64,
+    },
+    /// To the line's home: a client waits no longer.
+    Leave {
+        /// Its gateway.
+        worker: u16,
+        /// Its number.
+        client: u64,
+        /// It has taken something from here.
+        served: bool,
+    },
+    /// To the line's home: a client that had the turn has found nothing.
+    Missed {
+        /// Its gateway.
+        worker: u16,
+        /// Its number.
+        client: u64,
+    },
+    /// To the line's home: something was written.
+    Signal {
+        /// So many elements.
+        elements: u64,
+    },
+    /// By the line's home: it is a client's turn to try.
+    Turn {
+        /// Its gateway.
+        worker: u16,
+        /// Its number.
+        client: u64,
+    },
+}
+wire_enum!(LineNews {
+    0 => Sought,
+    1 => Enter { worker, client },
+    2 => Leave { worker, client, served },
+    3 => Missed { worker, client },
+    4 => Signal { elements },
+    5 => Turn { worker, client },
 });
 
 /// A published message.
@@ -63,7 +133,34 @@ wire_struct!(SeenContext { keyspace, token });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiters::Sought;
     use types::{Reader, Wire};
+
+    fn travels(news: News) {
+        let mut bytes = Vec::new();
+        news.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(News::decode(&mut reader), Ok(news));
+        assert!(reader.is_empty());
+        assert!(News::decode(&mut Reader::new(&bytes[..bytes.len() - 1])).is_err());
+    }
+
+    #[test]
+    fn news_of_lines_travel() {
+        let place = Place { keyspace: KeyspaceId(3), sought: Sought::ScoredSet, key: (*b"k").into() };
+        let (worker, client) = (1, 77);
+        for what in [
+            LineNews::Sought,
+            LineNews::Enter { worker, client },
+            LineNews::Leave { worker, client, served: true },
+            LineNews::Missed { worker, client },
+            LineNews::Signal { elements: 3 },
+            LineNews::Turn { worker, client },
+        ] {
+            travels(News::Line { place: place.clone(), what });
+        }
+        travels(News::Unblock { client, with_error: true });
+    }
 
     #[test]
     fn news_travel() {
@@ -71,12 +168,7 @@ mod tests {
         for (sharded, context) in [(false, None), (true, context)] {
             let (channel, payload) = ((*b"c").into(), (*b"").into());
             let news = News::Published { message: Message { sharded, channel, payload, context } };
-            let mut bytes = Vec::new();
-            news.encode(&mut bytes);
-            let mut reader = Reader::new(&bytes);
-            assert_eq!(News::decode(&mut reader), Ok(news));
-            assert!(reader.is_empty());
-            assert!(News::decode(&mut Reader::new(&bytes[..bytes.len() - 1])).is_err());
+            travels(news);
         }
     }
 }

@@ -9,6 +9,7 @@
 //!                   +---- Abort <--- CONFLICT ---+
 //! ```
 
+use crate::blocking::Blocked;
 use crate::combine::Combine;
 use crate::dialogue::Dialogue;
 use crate::pubsub::Outbox;
@@ -94,6 +95,8 @@ pub(crate) struct Sequence {
     pub(crate) now: Now,
     /// Where the random numbers of its scripts begin, however often they are tried.
     pub(crate) seed: u64,
+    /// It is an attempt of a command that waits if it finds nothing.
+    pub(crate) blocked: Option<Box<Blocked>>,
 }
 
 /// What surrounds the steps.
@@ -155,6 +158,7 @@ impl Sequence {
             failure: None,
             now,
             seed,
+            blocked: None,
         };
         sequence.restart();
         sequence

@@ -1,5 +1,6 @@
 //! What one connection is: its session, what it waits for, and what it has to say.
 
+use crate::blocking::{Blocked, Woken};
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
 use crate::pubsub::Outbox;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) long_since: Option<Instant>,
     /// How many operations are submitted together, so that their replies hardly exceed the limit of the output.
     pub(crate) piece: usize,
+    /// What its commands have written, or will have when they are done, that somebody may wait for.
+    pub(crate) woken: Vec<(KeyspaceId, Box<[u8]>, Woken)>,
 }
 
 /// What a connection is doing. Unless it is idle, its next command waits.
@@ -69,6 +72,8 @@ pub(crate) enum Activity {
         /// Why.
         hold: Hold,
     },
+    /// Its command waits until there is something for it.
+    Blocked(Box<Blocked>),
 }
 
 /// Why a connection waits for a time.
@@ -83,10 +88,21 @@ pub(crate) enum Hold {
 }
 
 impl Activity {
+    /// The command that waits until there is something for it, whether it tries just now or not.
+    pub(crate) fn blocked(&mut self) -> Option<&mut Blocked> {
+        match self {
+            Activity::Blocked(blocked) => Some(blocked),
+            Activity::Interrupted(sequence) | Activity::Task { task: Task::Sequence(sequence), .. } => {
+                sequence.blocked.as_deref_mut().filter(|blocked| blocked.is_entered())
+            }
+            _ => None,
+        }
+    }
+
     /// The number of the last reply it waits for.
     pub(crate) fn last_awaited(&self) -> Option<u64> {
         match self {
-            Activity::Idle | Activity::Interrupted(_) | Activity::Held { .. } => None,
+            Activity::Idle | Activity::Interrupted(_) | Activity::Held { .. } | Activity::Blocked(_) => None,
             Activity::Batch { end, .. } => Some(end - 1),
             Activity::Task { awaiting, .. } => Some(*awaiting),
         }
@@ -182,6 +198,22 @@ impl Connection {
         }
     }
 
+    /// Its line in `CLIENT LIST`.
+    pub(crate) fn info(&self) -> ClientInfo {
+        self.session.info(self.output.len(), self.is_blocked())
+    }
+
+    /// True if its command waits until there is something for it.
+    pub(crate) fn is_blocked(&self) -> bool {
+        match &self.activity {
+            Activity::Blocked(_) => true,
+            Activity::Interrupted(sequence) | Activity::Task { task: Task::Sequence(sequence), .. } => {
+                sequence.blocked.as_ref().is_some_and(|blocked| blocked.is_entered())
+            }
+            _ => false,
+        }
+    }
+
     /// Replies to `commands` operations took `bytes` bytes: how many the next piece may have.
     #[inline]
     pub(crate) fn plan_piece(&mut self, commands: usize, bytes: usize, max_output_bytes: usize) {
@@ -268,8 +300,7 @@ impl Session {
         !matches!(self.mode, Mode::Plain)
     }
 
-    /// Its line in `CLIENT LIST`.
-    pub(crate) fn info(&self, output_bytes: usize) -> ClientInfo {
+    fn info(&self, output_bytes: usize, blocked: bool) -> ClientInfo {
         let queue = match &self.mode {
             Mode::Queueing(queue) => Some(queue),
             _ => None,
@@ -286,6 +317,7 @@ impl Session {
             queued_bytes: queue.map_or(0, |queue| queue.source.len()),
             output_bytes,
             subscriptions: self.subscriptions,
+            blocked,
             last_command: self.last_command,
             version: self.version,
             monitoring: self.monitoring,

@@ -38,6 +38,8 @@ pub(crate) mod flag {
     pub(crate) const PUBSUB: u16 = 1 << 11;
     /// It has effects elsewhere, though it writes nothing. `COMMAND` does not tell of it.
     pub(crate) const MAY_REPLICATE: u16 = 1 << 12;
+    /// Its client may wait until there is something for it.
+    pub(crate) const BLOCKING: u16 = 1 << 13;
 }
 
 /// Which arguments are keys.

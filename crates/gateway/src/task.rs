@@ -1,5 +1,6 @@
 //! What a connection does with the one reply it waits for.
 
+use crate::blocking::Woken;
 use crate::combine::{Combine, whole_error};
 use crate::engine::Engine;
 use crate::exec::{Exec, is_nil};
@@ -71,6 +72,8 @@ impl<H: Host> Engine<'_, H> {
     /// Sends a request; its reply comes into the mailbox, at once or later.
     pub(crate) fn send(&mut self, keyspace: KeyspaceId, request: Request<'_>) -> RequestId {
         let id = self.new_request();
+        let woken = Woken::keys_of(&request).map(|(key, what)| (keyspace, key.into(), what));
+        self.connection.woken.extend(woken);
         let mailbox = &mut self.gateway.mailbox;
         mailbox.expect(Some(id.0));
         self.host.submit(keyspace, &mut vec![(id, request)], mailbox);

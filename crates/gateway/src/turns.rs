@@ -13,10 +13,13 @@ use types::{Error, HashSeed, MAX_REPLY_BYTES, Reader, Reply, ReplyBuf, ReplySink
 
 /// A command that takes several turns. It owns what it needs of its arguments.
 pub(crate) trait Turns: Debug {
-    /// True when all turns are one transaction; false when it only reads, in one turn, which is exact by itself.
+    /// True when all turns are one transaction; false when it takes one turn, which is exact by itself.
     fn is_atomic(&self) -> bool {
         true
     }
+
+    /// A blocked client tries again: keys of other types hold nothing that it waits for, and are no error.
+    fn skip_other_types(&mut self) {}
 
     /// What to ask next; at least one step.
     fn steps(&self, on: On) -> Vec<Step<'_>>;
@@ -52,6 +55,10 @@ pub(crate) struct Blind(pub(crate) Box<dyn Turns>);
 impl Turns for Blind {
     fn is_atomic(&self) -> bool {
         self.0.is_atomic()
+    }
+
+    fn skip_other_types(&mut self) {
+        self.0.skip_other_types();
     }
 
     fn steps(&self, on: On) -> Vec<Step<'_>> {

@@ -11,7 +11,7 @@ use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, Host, Incident,
-    Interest, News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    Interest, Lines, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -441,7 +441,7 @@ impl Host for WorkerHost {
 
     fn tell(&mut self, whom: Audience, news: News) {
         let is_alone = match whom {
-            Audience::Others | Audience::Process(_) => false,
+            Audience::Others | Audience::Process(_) | Audience::Worker(_) => false,
             Audience::Here => self.process.options.threads == 1,
             Audience::Elsewhere => !self.process.view.has_peers(),
         };
@@ -533,6 +533,29 @@ impl Host for WorkerHost {
             Relief::None => Err(memory.refusal(None)),
             Relief::Enough | Relief::Some => Ok(()),
         }
+    }
+
+    fn process(&self) -> ProcessId {
+        self.process.view.process()
+    }
+
+    fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
+        let mut waiters = self.process.waiters.lock();
+        work(&mut waiters);
+        self.process.has_waiters.store(waiters.is_concerned(), Ordering::Release);
+        self.process.blocked.store(waiters.blocked(), Ordering::Relaxed);
+    }
+
+    fn has_waiters(&self) -> bool {
+        // What a write was executed behind, a lock or a message, orders this.
+        self.process.has_waiters.load(Ordering::Acquire)
+    }
+
+    fn lines(&self, keyspace: KeyspaceId) -> Lines {
+        if find(&self.keyspaces, keyspace).is_some_and(|keyspace| !keyspace.dropped.load(Ordering::Acquire)) {
+            return Lines { lags: false, groups: vec![vec![self.process()]] };
+        }
+        Lines { lags: true, groups: self.process.cluster.lock().sharing(keyspace) }
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

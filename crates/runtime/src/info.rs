@@ -102,7 +102,8 @@ fn server(process: &Process, out: &mut String) {
 fn clients(process: &Process, out: &mut String) {
     line(out, format_args!("connected_clients:{}", process.clients.load(Relaxed)));
     line(out, format_args!("unauthenticated_clients:{}", process.unauthenticated.load(Relaxed)));
-    line(out, format_args!("maxclients:{}\r\nblocked_clients:0", process.parameters.max_clients()));
+    line(out, format_args!("maxclients:{}", process.parameters.max_clients()));
+    line(out, format_args!("blocked_clients:{}", process.blocked.load(Relaxed)));
 }
 
 /// `used_memory` is what the limit is compared with: what the data occupies, as it is counted.

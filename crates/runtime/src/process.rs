@@ -8,7 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Interest, Message, News, Statistics};
+use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Interest, Message, News, Statistics, Waiters};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -173,6 +173,11 @@ pub(crate) struct Process {
     pub(crate) recent: Mutex<Recent>,
     /// What the workers' gateways have subscribers of.
     pub(crate) interest: RwLock<Interest>,
+    /// Blocked clients, and those of other processes for which this one keeps lines.
+    pub(crate) waiters: Mutex<Waiters>,
+    /// [`Waiters::is_concerned`], and how many clients of this process are blocked.
+    pub(crate) has_waiters: AtomicBool,
+    pub(crate) blocked: AtomicUsize,
 }
 
 impl Process {
@@ -182,6 +187,7 @@ impl Process {
         locals.memory.set_limit(options.max_memory_bytes);
         locals.memory.set_samples(options.max_memory_samples);
         locals.set_policy(options.max_memory_policy);
+        let waiters = Mutex::new(Waiters::new(cluster.view().process()));
         Process {
             parameters: Parameters::new(&options),
             password: RwLock::new(options.password.clone()),
@@ -212,6 +218,9 @@ impl Process {
             ends_unsaved: AtomicBool::new(false),
             recent: Mutex::default(),
             interest: RwLock::default(),
+            waiters,
+            has_waiters: AtomicBool::new(false),
+            blocked: AtomicUsize::new(0),
         }
     }
 

@@ -394,6 +394,10 @@ impl Worker {
     fn ending(&mut self, token: usize) {
         if let Some(Some(connection)) = self.connections.get_mut(token) {
             connection.ending = true;
+            // Who waits for an element and goes takes none that comes in this turn.
+            if self.gateway.is_blocked(connection.id) {
+                self.close(token);
+            }
         }
     }
 
@@ -577,7 +581,9 @@ impl Worker {
         if connection.holds() {
             self.holding.push(token);
         }
-        let over = connection.closing || (connection.half_closed && !connection.stalled);
+        // Who is gone takes nothing any more.
+        let is_gone = (connection.ending || connection.half_closed) && self.gateway.is_blocked(connection.id);
+        let over = connection.closing || is_gone || (connection.half_closed && !connection.stalled);
         if io == Io::Closed || (over && drained) {
             return self.close(token);
         }

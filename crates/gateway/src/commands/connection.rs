@@ -47,7 +47,7 @@ static CLIENT: &[Command] = &[
     Command::new("client|reply", 3, ANYTIME, "3.2.0", "Chooses which replies the client is sent: all, none, or not the next one", Local(clients::reply)),
     Command::new("client|pause", -3, ANYTIME | ADMIN, "2.9.50", "Lets the commands of all clients wait for so many milliseconds, or those that may write", Local(clients::pause)),
     Command::new("client|unpause", 2, ANYTIME | ADMIN, "6.2.0", "Ends a pause", Local(clients::unpause)),
-    Command::new("client|unblock", -3, ANYTIME | ADMIN, "5.0.0", "Ends the wait of a client in a blocking command, of which there are none", Local(client_unblock)),
+    Command::new("client|unblock", -3, ANYTIME | ADMIN, "5.0.0", "Ends the wait of a client in a blocking command, as if its time were up or with an error", Local(client_unblock)),
     Command::new("client|no-evict", 3, ANYTIME | ADMIN, "7.0.0", "Accepted: no client is evicted to save memory", Local(clients::on_or_off)),
     Command::new("client|no-touch", 3, ANYTIME, "7.2.0", "Accepted: no key has a time of its last use", Local(clients::on_or_off)),
     Command::new("client|getredir", 2, ANYTIME, "6.0.0", "Tells to which client invalidations go: -1, as no client is tracked", Local(clients::get_redirection)),
@@ -289,14 +289,17 @@ fn client_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
     Ok(())
 }
 
-/// CLIENT UNBLOCK: no command blocks.
 fn client_unblock(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let call = control.call;
-    if call.len() > 4 || (call.len() == 4 && !call.is(3, "TIMEOUT") && !call.is(3, "ERROR")) {
-        return Err(Error::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
-    }
-    call.integer(2)?;
-    sink.integer(0);
+    let with_error = match call.len() {
+        3 => false,
+        4 if call.is(3, "TIMEOUT") => false,
+        4 if call.is(3, "ERROR") => true,
+        4 => return Err(Error::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+        _ => return Err(describe::unknown_subcommand(&call)),
+    };
+    let client = call.integer(2)?;
+    sink.integer(i64::from(u64::try_from(client).is_ok_and(|client| control.unblock(client, with_error))));
     Ok(())
 }
 

@@ -1,13 +1,12 @@
-//! Commands that take elements of one list among several, or from one list to another.
+//! Commands that move an element from one list to another.
 
-use crate::commands::visits::counted_keys;
 use crate::plan::{Call, Plan};
 use crate::turns::{self, On, Turns, first_error};
 use datatypes::Items;
 use datatypes::Operation::List;
 use datatypes::list::{End, Operation};
 use protocol::Step;
-use types::{Error, Reply, ReplyBuf, ReplySink};
+use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
 /// An element on its way: it is read, and the type of the list that gets it is checked, then it is pushed and popped.
 #[derive(Debug)]
@@ -18,9 +17,15 @@ struct Move {
     to: End,
     /// The element, once it was read.
     element: Option<Box<[u8]>>,
+    /// A source of another type has no elements, and is no error.
+    skips_other_types: bool,
 }
 
 impl Turns for Move {
+    fn skip_other_types(&mut self) {
+        self.skips_other_types = true;
+    }
+
     fn steps(&self, on: On) -> Vec<Step<'_>> {
         let index = if self.from == End::Front { 0 } else { -1 };
         let (first, second) = match &self.element {
@@ -38,7 +43,11 @@ impl Turns for Move {
 
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
         let first = reply.first();
-        if self.element.is_none() && first == Some(Reply::Null) {
+        let is_skipped = |reply: &Reply<'_>| match reply {
+            Reply::Error(error) => self.skips_other_types && error.code == ErrorCode::WrongType,
+            reply => *reply == Reply::Null,
+        };
+        if self.element.is_none() && first.as_ref().is_some_and(is_skipped) {
             // There is nothing to move, whatever the destination is.
             sink.null();
             return true;
@@ -61,7 +70,7 @@ impl Turns for Move {
 
 fn moving<'a>(call: &Call<'a>, from: End, to: End) -> Result<Plan<'a>, Error> {
     let (source, destination) = (call.bytes(1).into(), call.bytes(2).into());
-    Ok(turns::plan(Move { source, destination, from, to, element: None }))
+    Ok(turns::plan(Move { source, destination, from, to, element: None, skips_other_types: false }))
 }
 
 /// LMOVE
@@ -74,80 +83,10 @@ pub(super) fn back_to_front<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     moving(call, End::Back, End::Front)
 }
 
-fn end(call: &Call<'_>, index: usize) -> Result<End, Error> {
+pub(super) fn end(call: &Call<'_>, index: usize) -> Result<End, Error> {
     match () {
         () if call.is(index, "LEFT") => Ok(End::Front),
         () if call.is(index, "RIGHT") => Ok(End::Back),
         () => Err(Error::syntax()),
     }
-}
-
-/// LMPOP: the lists' lengths are read, then elements are popped from the first that has any.
-#[derive(Debug)]
-struct PopFirst {
-    keys: Vec<Box<[u8]>>,
-    end: End,
-    count: u64,
-    /// Which key's list has elements, once that is known.
-    found: Option<usize>,
-}
-
-impl Turns for PopFirst {
-    fn steps(&self, on: On) -> Vec<Step<'_>> {
-        match self.found {
-            None => self.keys.iter().map(|key| on.key(key, List(Operation::Length))).collect(),
-            Some(index) => {
-                let pop = Operation::Pop { end: self.end, count: Some(self.count) };
-                vec![on.key(&self.keys[index], List(pop))]
-            }
-        }
-    }
-
-    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        if let Some(index) = self.found {
-            match first_error(reply) {
-                Some(error) => sink.error(&error),
-                None => {
-                    sink.array(2);
-                    sink.bulk(&self.keys[index]);
-                    reply.replay(sink);
-                }
-            }
-            return true;
-        }
-        // Behind the first list with elements there may be keys of other types.
-        for (index, length) in reply.elements().enumerate() {
-            match length {
-                Reply::Integer(0) => {}
-                Reply::Error(error) => {
-                    sink.error(&error);
-                    return true;
-                }
-                _ => {
-                    self.found = Some(index);
-                    return false;
-                }
-            }
-        }
-        sink.null_array();
-        true
-    }
-}
-
-/// LMPOP
-pub(super) fn pop_first<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let (keys, next) = counted_keys(call, Error::syntax)?;
-    if next == call.len() {
-        return Err(Error::syntax());
-    }
-    let end = end(call, next)?;
-    let count = match call.len() - next {
-        1 => 1,
-        3 if call.is(next + 1, "COUNT") => {
-            let count = call.count(next + 2).ok().filter(|count| *count > 0);
-            count.ok_or_else(|| Error::err("count should be greater than 0"))?
-        }
-        _ => return Err(Error::syntax()),
-    };
-    Ok(turns::plan(PopFirst { keys: keys.map(Into::into).collect(), end, count, found: None }))
 }

@@ -1,8 +1,8 @@
 //! Commands on lists.
 
-use crate::commands::list_moves;
+use crate::commands::{list_moves, pops};
 use crate::plan::{Call, Plan};
-use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::List;
 use datatypes::list::{End, Operation};
@@ -27,7 +27,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("lpos", -3, READONLY, "6.0.6", "Tells the indexes of elements equal to a value", Data(position)).keys(1, 1, 1),
     Command::new("lmove", 5, WRITE | DENYOOM, "6.2.0", "Moves an element from an end of a list to an end of a list", Data(list_moves::between)).keys(1, 2, 1),
     Command::new("rpoplpush", 3, WRITE | DENYOOM, "1.2.0", "Moves an element from the back of a list to the front of a list", Data(list_moves::back_to_front)).keys(1, 2, 1),
-    Command::new("lmpop", -4, WRITE, "7.0.0", "Removes elements from the first list that has any", Data(list_moves::pop_first)).counted_keys(1),
+    Command::new("lmpop", -4, WRITE, "7.0.0", "Removes elements from the first list that has any", Data(pops::of_lists)).counted_keys(1),
+    Command::new("blpop", -3, WRITE | BLOCKING, "2.0.0", "Removes the first element of the first list that has any; waits for one", Data(pops::blocking_front)).keys(1, -2, 1),
+    Command::new("brpop", -3, WRITE | BLOCKING, "2.0.0", "Removes the last element of the first list that has any; waits for one", Data(pops::blocking_back)).keys(1, -2, 1),
+    Command::new("blmove", 6, WRITE | DENYOOM | BLOCKING, "6.2.0", "Moves an element from an end of a list to an end of a list; waits for one", Data(pops::blocking_move)).keys(1, 2, 1),
+    Command::new("brpoplpush", 4, WRITE | DENYOOM | BLOCKING, "2.2.0", "Moves an element from the back of a list to the front of a list; waits for one", Data(pops::blocking_back_to_front)).keys(1, 2, 1),
+    Command::new("blmpop", -5, WRITE | BLOCKING, "7.0.0", "Removes elements from the first list that has any; waits for some", Data(pops::blocking_of_lists)).counted_keys(2),
 ];
 
 fn push<'a>(call: &Call<'a>, end: End, only_if_exists: bool) -> Result<Plan<'a>, Error> {

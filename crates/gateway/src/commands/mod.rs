@@ -20,6 +20,7 @@ pub(crate) mod list_moves;
 pub(crate) mod lists;
 pub(crate) mod moving;
 pub(crate) mod objects;
+pub(crate) mod pops;
 mod process;
 pub(crate) mod pubsub;
 mod scored_combined;

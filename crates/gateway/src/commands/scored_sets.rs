@@ -1,10 +1,10 @@
 //! Commands on sorted sets, ranges apart: scored sets.
 
 use super::visits::{self, Piece};
-use super::{scored_combined as combined, scored_ranges as ranges, scored_turns as turns};
+use super::{pops, scored_combined as combined, scored_ranges as ranges};
 use crate::combine::Combine;
 use crate::plan::{Call, Plan};
-use crate::table::flag::{DENYOOM, FAST, READONLY, WRITE};
+use crate::table::flag::{BLOCKING, DENYOOM, FAST, READONLY, WRITE};
 use crate::table::{Command, Handler::Data, wrong_arity};
 use datatypes::Operation::ScoredSet;
 use datatypes::scored_set::{AddFlags, End, Operation, ScoredItems};
@@ -35,7 +35,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("zremrangebylex", 4, WRITE, "2.8.9", "Removes the members with names in a range", Data(ranges::remove_by_lex)).keys(1, 1, 1),
     Command::new("zpopmin", -2, WRITE | FAST, "5.0.0", "Removes the members with the lowest scores", Data(pop_min)).keys(1, 1, 1),
     Command::new("zpopmax", -2, WRITE | FAST, "5.0.0", "Removes the members with the highest scores", Data(pop_max)).keys(1, 1, 1),
-    Command::new("zmpop", -4, WRITE, "7.0.0", "Removes the members with the lowest or the highest scores from the first sorted set that has any", Data(turns::pop)).counted_keys(1),
+    Command::new("zmpop", -4, WRITE, "7.0.0", "Removes the members with the lowest or the highest scores from the first sorted set that has any", Data(pops::of_scored_sets)).counted_keys(1),
+    Command::new("bzpopmin", -3, WRITE | FAST | BLOCKING, "5.0.0", "Removes the member with the lowest score of the first sorted set that has any; waits for one", Data(pops::blocking_min)).keys(1, -2, 1),
+    Command::new("bzpopmax", -3, WRITE | FAST | BLOCKING, "5.0.0", "Removes the member with the highest score of the first sorted set that has any; waits for one", Data(pops::blocking_max)).keys(1, -2, 1),
+    Command::new("bzmpop", -5, WRITE | BLOCKING, "7.0.0", "Removes the members with the lowest or the highest scores from the first sorted set that has any; waits for some", Data(pops::blocking_of_scored_sets)).counted_keys(2),
     Command::new("zrandmember", -2, READONLY, "6.2.0", "Reads members at random", Data(random)).keys(1, 1, 1),
     Command::new("zscan", -3, READONLY, "2.8.0", "Visits the members piece by piece", Data(scan)).keys(1, 1, 1),
     Command::new("zrangestore", -5, WRITE | DENYOOM, "6.2.0", "Stores a range of members by place, score or name", Data(ranges::store)).keys(1, 2, 1),

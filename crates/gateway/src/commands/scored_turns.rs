@@ -1,15 +1,13 @@
-//! Commands on sorted sets that read before they write: what a read lists is stored, or the first set
-//! that has members loses some.
+//! Commands on sorted sets that read before they write: what a read lists is stored.
 
-use super::visits;
-use crate::plan::{Call, Plan};
+use crate::plan::Plan;
 use crate::turns::{self, On, Replacement, Turns, first_error};
 use datatypes::Operation::ScoredSet;
 use datatypes::collections::ScoredTree;
-use datatypes::scored_set::{End, Operation};
+use datatypes::scored_set::Operation;
 use datatypes::{Cell, Operation as Any, Value};
 use protocol::Step;
-use types::{Error, Reader, Reply, ReplyBuf, ReplySink};
+use types::{Reader, Reply, ReplyBuf, ReplySink};
 
 /// A key's content: these members, or nothing if there are none.
 pub(crate) fn cell_of(scored: ScoredTree) -> Cell {
@@ -71,81 +69,5 @@ impl Turns for Store {
             Err(error) => sink.error(&error),
         }
         self.found.is_none()
-    }
-}
-
-/// ZMPOP: asks for the lengths, then takes from the first key that has members.
-#[derive(Debug)]
-struct PopFirst {
-    keys: Vec<Box<[u8]>>,
-    end: End,
-    count: u64,
-    /// Which key has members.
-    chosen: Option<usize>,
-}
-
-/// ZMPOP
-pub(crate) fn pop<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let (keys, place) = visits::counted_keys(call, Error::syntax)?;
-    let end = match () {
-        () if call.is(place, "MIN") => End::Min,
-        () if call.is(place, "MAX") => End::Max,
-        () => return Err(Error::syntax()),
-    };
-    let count = match call.len() - place {
-        1 => 1,
-        3 if call.is(place + 1, "COUNT") => {
-            let count = call.count(place + 2).ok().filter(|count| *count > 0);
-            count.ok_or_else(|| Error::err("count should be greater than 0"))?
-        }
-        _ => return Err(Error::syntax()),
-    };
-    let keys = keys.map(Into::into).collect();
-    Ok(turns::plan(PopFirst { keys, end, count, chosen: None }))
-}
-
-impl Turns for PopFirst {
-    fn steps(&self, on: On) -> Vec<Step<'_>> {
-        match self.chosen {
-            None => self.keys.iter().map(|key| on.key(key, ScoredSet(Operation::Length))).collect(),
-            Some(chosen) => {
-                let pop = Operation::Pop { end: self.end, count: Some(self.count) };
-                vec![on.key(&self.keys[chosen], ScoredSet(pop))]
-            }
-        }
-    }
-
-    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        if let Some(chosen) = self.chosen {
-            write_popped(&self.keys[chosen], reply, sink);
-            return true;
-        }
-        // As in Redis, a key of another type matters only if no key before it has members.
-        let decides = |(_, length): &(usize, Reply<'_>)| *length != Reply::Integer(0);
-        match reply.elements().enumerate().find(decides) {
-            None => sink.null_array(),
-            Some((_, Reply::Error(error))) => sink.error(&error),
-            Some((chosen, _)) => {
-                self.chosen = Some(chosen);
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// The key, and each member with its score as an array of two.
-fn write_popped(key: &[u8], reply: &ReplyBuf, sink: &mut dyn ReplySink) {
-    if let Some(error) = reply.as_error() {
-        return sink.error(&error);
-    }
-    sink.array(2);
-    sink.bulk(key);
-    for element in reply.elements() {
-        match element {
-            Reply::Pairs(count) => sink.array(count),
-            Reply::Pair => sink.array(2),
-            element => element.write(sink),
-        }
     }
 }

@@ -126,7 +126,7 @@ pub(crate) fn random_count(call: &Call<'_>, index: usize) -> Result<i64, Error> 
     }
 }
 
-/// The keys that follow the number at index 1, which says how many they are, and the index behind them.
+/// The keys that follow the number which says how many they are, where the table says, and the index behind them.
 ///
 /// # Errors
 /// There are not so many, or the number is none; `too_many` is the error where arguments are missing.
@@ -134,9 +134,10 @@ pub(crate) fn counted_keys<'a>(
     call: &Call<'a>,
     too_many: impl FnOnce() -> Error,
 ) -> Result<(impl Iterator<Item = &'a [u8]> + Clone, usize), Error> {
-    let count = call.integer(1).ok().filter(|count| *count > 0);
+    let place = call.command.key_count;
+    let count = call.integer(place).ok().filter(|count| *count > 0);
     let count = count.ok_or_else(|| Error::err("numkeys should be greater than 0"))?;
-    let count = usize::try_from(count).ok().filter(|count| *count <= call.len() - 2);
+    let count = usize::try_from(count).ok().filter(|count| *count < call.len() - place);
     let count = count.ok_or_else(too_many)?;
-    Ok((call.arguments.iter().skip(2).take(count), 2 + count))
+    Ok((call.arguments.iter().skip(place + 1).take(count), place + 1 + count))
 }

@@ -2,7 +2,7 @@
 //!
 //! A line that is not indented is a command, in the inline form of the protocol; `b: GET k` sends it from the
 //! client `b` instead of `a`, `@advance 1500` lets time pass, in milliseconds. The indented lines beneath are the
-//! replies. What Redis 7.0.15 has too was compared with it. `UPDATE_SCRIPTS=1` writes what comes now; commit that
+//! replies; `b: nil` is a reply to `b`, which waited for it. `@close b` lets the client `b` go. What Redis 7.0.15 has too was compared with it. `UPDATE_SCRIPTS=1` writes what comes now; commit that
 //! only when every change is understood.
 //!
 //! Each script runs twice: over keyspaces that answer at once, and over ones that answer later and in any order.
@@ -34,13 +34,29 @@ fn run(script: &str, answers_later: bool) -> String {
         }
         if let Some(millis) = line.strip_prefix("@advance ") {
             harness.host.now_millis += millis.parse::<u64>().expect("milliseconds");
+            lines.extend(late_replies(&mut harness));
+            continue;
+        }
+        if let Some(client) = line.strip_prefix("@close ") {
+            harness.close(client);
+            lines.extend(late_replies(&mut harness));
             continue;
         }
         let (client, command) = split_client(line);
         let output = harness.ask(client, format!("{command}\r\n").as_bytes());
         lines.extend(render(&output).iter().map(|reply| format!("  {reply}")));
+        lines.extend(late_replies(&mut harness));
     }
     lines.join("\n") + "\n"
+}
+
+/// Replies to clients that have waited for them.
+fn late_replies(harness: &mut Harness) -> Vec<String> {
+    let answered = harness.answered();
+    let lines = |(name, output): &(String, Vec<u8>)| {
+        render(output).iter().map(|reply| format!("  {name}: {reply}")).collect::<Vec<_>>()
+    };
+    answered.iter().flat_map(lines).collect()
 }
 
 fn scripts() -> Vec<PathBuf> {

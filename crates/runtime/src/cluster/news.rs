@@ -2,8 +2,9 @@
 //! nobody: a process that is not connected, or lags far behind, misses it.
 
 use super::Cluster;
-use gateway::{Audience, News};
+use gateway::{Audience, Model, News};
 use protocol::Encode;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
 
@@ -28,7 +29,7 @@ impl Cluster {
         for peer in self.file.processes.iter().map(|process| ProcessId(process.id)) {
             let is_meant = match whom {
                 Audience::Others | Audience::Elsewhere => true,
-                Audience::Here => false,
+                Audience::Here | Audience::Worker(_) => false,
                 Audience::Process(process) => process == peer,
             };
             if is_meant && peer != self.life.process {
@@ -43,6 +44,26 @@ impl Cluster {
             Ok(news) => self.heard.push((from, Arc::new(news))),
             Err(error) => tracing::warn!(%from, %error, "malformed news were dropped"),
         }
+    }
+
+    /// The processes that this one is connected to, and itself, by regions if each has lines of waiting clients of its own:
+    /// the own region's first. Of a strict keyspace an element goes to one client of all; others promise no such thing
+    /// beyond a region, so nobody waits for another region there.
+    pub(crate) fn sharing(&self, keyspace: KeyspaceId) -> Vec<Vec<ProcessId>> {
+        let entry = self.catalog.keyspaces().get(usize::from(keyspace.0));
+        let is_strict = entry.is_some_and(|entry| entry.model == Model::Strict.as_str());
+        let own = self.life.process;
+        let own_region = self.file.process(own.0).map(|process| process.region);
+        let mut regions: BTreeMap<(bool, u16), Vec<ProcessId>> = BTreeMap::new();
+        for process in &self.file.processes {
+            let id = ProcessId(process.id);
+            if id == own || self.peers.is_connected(id) {
+                let is_other = Some(process.region) != own_region;
+                let group = if is_strict { (false, 0) } else { (is_other, process.region) };
+                regions.entry(group).or_default().push(id);
+            }
+        }
+        regions.into_values().collect()
     }
 
     /// What was heard since the last call, in order.

@@ -5,7 +5,6 @@ use crate::solo::Outcome;
 use gateway::{Audience, News};
 use protocol::{Durable, Gate};
 use std::sync::Arc;
-use types::ProcessId;
 
 /// News that wait for a gate.
 pub(super) struct Told {
@@ -50,22 +49,23 @@ impl Worker {
     fn spread(&mut self, open: &[Told]) {
         let process = Arc::clone(&self.host.process);
         let own = process.view.process();
-        let is_here = |told: &&Told| match told.whom {
+        let is_for = |whom: Audience, number: usize| match whom {
             Audience::Others | Audience::Here => true,
             Audience::Elsewhere => false,
+            Audience::Worker(worker) => usize::from(worker) == number,
             Audience::Process(process) => process == own,
         };
-        let here = open.iter().filter(is_here).map(|told| (own, Arc::clone(&told.news)));
-        let here: Vec<(ProcessId, Arc<News>)> = here.collect();
         let mut is_congested = false;
         let workers = process.workers.read();
-        for worker in workers.iter().filter(|worker| !Arc::ptr_eq(worker, &self.host.me)) {
-            worker.hand_news(here.iter().cloned());
+        for (number, worker) in workers.iter().enumerate().filter(|(_, it)| !Arc::ptr_eq(it, &self.host.me)) {
+            let its = open.iter().filter(|told| is_for(told.whom, number));
+            worker.hand_news(its.map(|told| (own, Arc::clone(&told.news))));
             is_congested |= worker.is_congested();
         }
         drop(workers);
         self.host.is_congested = is_congested;
-        if !process.view.has_peers() || open.iter().all(|told| told.whom == Audience::Here) {
+        let is_inner = |told: &Told| matches!(told.whom, Audience::Here | Audience::Worker(_));
+        if !process.view.has_peers() || open.iter().all(is_inner) {
             return;
         }
         let mut cluster = process.cluster.lock();

@@ -3,12 +3,12 @@
 use crate::support::memory::Memory;
 use anabranch_gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
-    KeyspaceOptions, Model, News, OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    KeyspaceOptions, Model, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::{ContextAsk, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use types::{Error, Instant, KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
+use types::{Error, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
 
 /// A process with sixteen numbered keyspaces.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct TestHost {
     /// What was reported of clients.
     pub incidents: RefCell<Vec<String>>,
     pub pause: Pause,
+    /// Clients that wait.
+    pub waiters: RefCell<Waiters>,
     /// What was told to other gateways.
     pub told: Vec<(Audience, News)>,
     pub interest: Interest,
@@ -71,6 +73,7 @@ impl TestHost {
             diagnostics: RefCell::default(),
             incidents: RefCell::default(),
             pause: Pause::default(),
+            waiters: RefCell::new(Waiters::new(ProcessId(0))),
             told: Vec::new(),
             interest: Interest::default(),
             contexts: None,
@@ -378,6 +381,14 @@ impl Host for TestHost {
 
     fn output_limit(&self) -> OutputLimit {
         self.output_limit
+    }
+
+    fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
+        work(&mut self.waiters.borrow_mut());
+    }
+
+    fn has_waiters(&self) -> bool {
+        self.waiters.borrow().is_concerned()
     }
 
     fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}

@@ -55,11 +55,39 @@ impl Harness {
     pub fn ask(&mut self, client: &str, bytes: &[u8]) -> Vec<u8> {
         let mut output = self.send(client, bytes);
         let connection = self.connection(client);
-        while self.gateway.state(connection) == State::Waiting {
+        while self.gateway.state(connection) == State::Waiting && !self.is_at_rest() {
             self.release();
             output.extend(self.send(client, b""));
         }
         output
+    }
+
+    /// True if nothing more is answered unless somebody does something, or time passes.
+    fn is_at_rest(&self) -> bool {
+        self.host.held.as_ref().is_none_or(Vec::is_empty) && !self.gateway.is_busy()
+    }
+
+    /// What clients are answered in the end without having asked for more, by their names; what is held back is released.
+    pub fn answered(&mut self) -> Vec<(String, Vec<u8>)> {
+        self.settle();
+        while !self.is_at_rest() {
+            self.release();
+        }
+        let connections: Vec<(String, ConnectionId)> =
+            self.clients.iter().map(|(name, client)| (name.clone(), client.connection)).collect();
+        let output = |(name, id)| (name, self.gateway.output_mut(id).map(std::mem::take).unwrap_or_default());
+        connections
+            .into_iter()
+            .map(output)
+            .filter(|(_, bytes): &(String, Vec<u8>)| !bytes.is_empty())
+            .collect()
+    }
+
+    /// The client is gone.
+    pub fn close(&mut self, name: &str) {
+        if let Some(client) = self.clients.remove(name) {
+            self.gateway.close(client.connection, &mut self.host);
+        }
     }
 
     /// Sends a command of `a` to keyspaces that answer later: behind each of the first `writes` requests that contain `word`

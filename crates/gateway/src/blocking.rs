@@ -1,0 +1,631 @@
+//! Blocking commands: a client waits until there is something for it.
+//!
+//! An attempt is the command without the wait, an ordinary operation or transaction at the keyspace. If it finds nothing, the
+//! connection enters the lines of its keys ([`crate::Waiters`]) and attempts again when it has the turn of one. So nothing
+//! is taken twice, or lost, for which the keyspace's model has a word, and no model has to know of it.
+//!
+//! ```text
+//!   command --> attempt --found--> reply
+//!                  | nothing
+//!                  v
+//!               Blocked --turn--> attempt --found--> leave the lines, reply
+//!                  ^   |             | nothing
+//!                  +---|-------------+
+//!                      +-- time is up, CLIENT UNBLOCK, keyspace dropped --> leave the lines, reply
+//! ```
+//!
+//! In a cluster, what processes tell each other may be lost, so a blocked client enters and attempts again now and then, too.
+
+use crate::commands::pops;
+use crate::engine::Engine;
+use crate::gateway::{ConnectionId, Gateway};
+use crate::host::{Host, Lines};
+use crate::news::{Audience, LineNews, News};
+use crate::plan::Call;
+use crate::sequence::{Commands, Sequence, Wrapper, append_command};
+use crate::session::{Activity, Connection, Mode};
+use crate::waiters::{Place, Sought, Turn, UNTIL_NOTHING, Waiter, Waiters};
+use datatypes::{Operation, key, list, scored_set};
+use protocol::{Request, Step};
+use std::mem;
+use std::time::Duration;
+use types::{Error, ErrorCode, Instant, KeyspaceId, ProcessId, Reply, ReplyBuf, ReplySink};
+
+/// How often a blocked client of a cluster attempts on its own; so many of a gateway share that many attempts a second.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
+const ATTEMPTS_PER_SECOND: u64 = 500;
+/// It says more often than that that it waits.
+const LATEST_REFRESH: Duration = Duration::from_secs(4);
+/// How many turns are taken before others are served.
+const TURNS_AT_ONCE: usize = 64;
+
+/// A command that waits.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    /// The command in RESP.
+    source: Box<[u8]>,
+    /// Its keys' lines, and the process that keeps each.
+    lines: Box<[(Place, ProcessId)]>,
+    /// It is one transaction.
+    is_atomic: bool,
+    /// It waits in the lines.
+    is_entered: bool,
+    /// When it has waited for long enough.
+    until: Option<Instant>,
+    /// When it says again that it waits, and when it attempts on its own: in a cluster.
+    refresh_at: Option<Instant>,
+    attempt_at: Instant,
+    /// When the gateway looks at it, while it does not attempt.
+    alarm: Option<Instant>,
+    /// The lines whose turn it has.
+    turns: Vec<Place>,
+    /// A turn came during an attempt, which may have been too early.
+    once_more: bool,
+    /// Why it is to wait no longer.
+    end: Option<End>,
+}
+
+/// Why a wait ends without anything found.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// Its time is up.
+    Timeout,
+    /// This went wrong.
+    Error(Error),
+}
+
+/// What was written that somebody may wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Woken {
+    list: bool,
+    scored_set: bool,
+    /// How many elements, at most.
+    elements: u64,
+}
+
+impl Woken {
+    /// What an operation writes, if it may create a list or a sorted set, or add to one.
+    #[inline]
+    fn by(operation: &Operation<'_>) -> Option<Self> {
+        let (list, scored_set, elements) = match operation {
+            Operation::List(list::Operation::Push { values, .. }) => (true, false, values.len() as u64),
+            Operation::ScoredSet(scored_set::Operation::Add { items, .. }) => {
+                (false, true, items.len() as u64)
+            }
+            Operation::ScoredSet(scored_set::Operation::Increment { .. }) => (false, true, 1),
+            Operation::Key(key::Operation::Restore(_) | key::Operation::RestoreAbsent(_)) => {
+                (true, true, UNTIL_NOTHING)
+            }
+            _ => return None,
+        };
+        Some(Woken { list, scored_set, elements })
+    }
+
+    /// The key that one operation of a batch writes, if it may create a list or a sorted set.
+    #[inline]
+    pub(crate) fn key_of<'r>(request: &Request<'r>) -> Option<(&'r [u8], Woken)> {
+        let Request::One { operation, .. } = request else { return None };
+        Woken::by(&operation.operation).map(|what| (operation.key, what))
+    }
+
+    /// The same of the steps of a transaction.
+    pub(crate) fn keys_of<'r>(request: &Request<'r>) -> impl Iterator<Item = (&'r [u8], Woken)> + use<'r> {
+        let steps = match request {
+            Request::Many { steps, .. } | Request::Operate { steps, .. } => *steps,
+            _ => &[],
+        };
+        steps.iter().filter_map(|step| match step {
+            Step::Key(keyed) => Woken::by(&keyed.operation).map(|what| (keyed.key, what)),
+            _ => None,
+        })
+    }
+
+    /// Where somebody may wait for it.
+    fn places(self, keyspace: KeyspaceId, key: &[u8]) -> impl Iterator<Item = Place> {
+        let sought = [(self.list, Sought::List), (self.scored_set, Sought::ScoredSet)];
+        let wanted = sought.into_iter().filter(|(is_written, _)| *is_written);
+        wanted.map(move |(_, sought)| Place { keyspace, sought, key: key.into() })
+    }
+}
+
+impl Blocked {
+    /// True if it waits; false while its first attempt is under way.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.is_entered
+    }
+
+    /// True if its time is up.
+    fn is_over(&self, now: Instant) -> bool {
+        self.end.is_some() || self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// True for what a command replies that has found nothing.
+fn is_nothing(reply: &ReplyBuf) -> bool {
+    matches!(reply.first(), Some(Reply::Null | Reply::NullArray))
+}
+
+/// The key that something was taken from, as the reply tells: of a move, which does not tell, there is one.
+fn served_key(reply: &ReplyBuf) -> Option<&[u8]> {
+    let mut elements = reply.elements();
+    match (elements.next(), elements.next()) {
+        (Some(Reply::Array(_)), Some(Reply::Bulk(key))) => Some(key),
+        _ => None,
+    }
+}
+
+impl<H: Host> Engine<'_, H> {
+    /// Carries out a blocking command outside of a transaction.
+    pub(crate) fn begin_wait(&mut self, call: Call<'_>, is_atomic: bool) -> Result<(), Error> {
+        let timeout = pops::timeout(&call)?;
+        // What the client has written before is there for others first.
+        self.gateway.wake(self.connection, self.host);
+        let keyspace = self.connection.session.keyspace;
+        let scored = call.command.name.starts_with("bz");
+        let sought = if scored { Sought::ScoredSet } else { Sought::List };
+        let moves = matches!(call.command.name, "blmove" | "brpoplpush");
+        let indices = call.command.key_indices(call.arguments).take(if moves { 1 } else { usize::MAX });
+        let mut lines: Vec<(Place, ProcessId)> = Vec::new();
+        let group = self.own_group(keyspace);
+        for index in indices {
+            let place = Place { keyspace, sought, key: call.bytes(index).into() };
+            if lines.iter().all(|(known, _)| *known != place) {
+                let home = self.home(&place, &group.0);
+                lines.push((place, home));
+            }
+        }
+        let mut source = Vec::new();
+        append_command(call.arguments, &mut source);
+        let blocked = Box::new(Blocked {
+            source: source.into(),
+            is_atomic,
+            is_entered: false,
+            until: timeout.map(|timeout| self.now.instant + timeout),
+            refresh_at: None,
+            attempt_at: self.now.instant,
+            alarm: None,
+            turns: Vec::new(),
+            once_more: false,
+            end: None,
+            lines: lines.into(),
+        });
+        let is_behind = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
+        match is_behind {
+            true => self.enter_and_wait(blocked),
+            false => self.attempt(blocked),
+        }
+        Ok(())
+    }
+
+    fn own_group(&self, keyspace: KeyspaceId) -> (Vec<ProcessId>, bool) {
+        let Lines { lags, groups } = self.host.lines(keyspace);
+        (groups.into_iter().next().unwrap_or_default(), lags)
+    }
+
+    fn home(&self, place: &Place, group: &[ProcessId]) -> ProcessId {
+        place.home(group, self.gateway.config.hash_seed).unwrap_or_else(|| self.host.process())
+    }
+
+    /// True if others wait for each of the keys already: who comes now waits behind them.
+    fn are_all_lines_taken(&self, blocked: &Blocked) -> bool {
+        let mut taken = true;
+        self.host
+            .waiters(&mut |waiters| taken = blocked.lines.iter().all(|(place, _)| waiters.has_line(place)));
+        taken
+    }
+
+    /// Tries to take something.
+    fn attempt(&mut self, mut blocked: Box<Blocked>) {
+        blocked.once_more = false;
+        let wrapper = if blocked.is_atomic { Wrapper::Transaction } else { Wrapper::Loose };
+        let commands = Commands::new(blocked.source.to_vec());
+        let mut sequence = Box::new(Sequence::new(commands, wrapper, self.now, 0));
+        sequence.blocked = Some(blocked);
+        self.run_sequence(sequence);
+    }
+
+    /// An attempt is over.
+    pub(crate) fn finish_attempt(&mut self, mut blocked: Box<Blocked>, reply: &ReplyBuf) {
+        if !is_nothing(reply) {
+            let served = match (reply.as_error(), &*blocked.lines) {
+                (Some(_), _) => None,
+                (None, [(place, _)]) => Some(place.key.clone()),
+                (None, _) => served_key(reply).map(Into::into),
+            };
+            self.leave(&mut blocked, served.as_deref());
+            return reply.replay(&mut self.connection.encoder());
+        }
+        if !blocked.is_entered {
+            return self.enter_and_wait(blocked);
+        }
+        if blocked.once_more && !blocked.is_over(self.now.instant) {
+            return self.attempt(blocked);
+        }
+        self.give_turns_back(&mut blocked);
+        self.wait_on(blocked);
+    }
+
+    /// An attempt has failed.
+    pub(crate) fn fail_attempt(&mut self, mut blocked: Box<Blocked>, error: &Error) {
+        // Nothing happened, and a client that waits for long need not know.
+        let may_wait =
+            matches!(error.code, ErrorCode::Unavailable | ErrorCode::Conflict | ErrorCode::Degraded);
+        if blocked.is_entered && may_wait {
+            self.give_turns_back(&mut blocked);
+            return self.wait_on(blocked);
+        }
+        self.leave(&mut blocked, None);
+        self.connection.encoder().error(error);
+    }
+
+    fn waiter(&self) -> Waiter {
+        let (process, worker) = (self.host.process(), self.gateway.config.worker);
+        Waiter { process, worker, client: self.connection.session.peer.client }
+    }
+
+    fn enter_and_wait(&mut self, mut blocked: Box<Blocked>) {
+        self.enter(&mut blocked);
+        self.wait_on(blocked);
+    }
+
+    /// Enters the lines, or says again that it is there. Where a line is empty this gives the turn.
+    fn enter(&mut self, blocked: &mut Blocked) {
+        let waiter = self.waiter();
+        let keyspace = self.connection.session.keyspace;
+        let (group, lags) = self.own_group(keyspace);
+        let now = self.now.instant;
+        let is_new = !mem::replace(&mut blocked.is_entered, true);
+        if is_new {
+            self.gateway.blocked.insert(waiter.client, self.connection.id);
+        }
+        let mut lines = mem::take(&mut blocked.lines);
+        for (place, home) in &mut lines {
+            let present = self.home(place, &group);
+            if !is_new && present != *home {
+                self.tell_line(
+                    place,
+                    *home,
+                    LineNews::Leave { worker: waiter.worker, client: waiter.client, served: false },
+                );
+                *home = present;
+            }
+        }
+        let (own, mut sought) = (waiter.process, Vec::new());
+        self.gateway.at_lines(self.host, &mut |waiters| {
+            if is_new {
+                waiters.begin(waiter.client, waiter.worker);
+            }
+            for (place, home) in &lines {
+                if *home == own {
+                    waiters.enter(place, waiter, lags, now);
+                }
+                if lags && waiters.must_tell(place, now) {
+                    sought.push(place.clone());
+                }
+            }
+        });
+        for place in sought {
+            self.host.tell(Audience::Elsewhere, News::Line { place, what: LineNews::Sought });
+        }
+        for (place, home) in lines.iter().filter(|(_, home)| *home != own) {
+            self.tell_line(place, *home, LineNews::Enter { worker: waiter.worker, client: waiter.client });
+        }
+        blocked.lines = lines;
+        if lags {
+            let sharing = self.gateway.blocked.len() as u64 / ATTEMPTS_PER_SECOND;
+            let every = ATTEMPT_EVERY * u32::try_from(sharing.max(1)).unwrap_or(u32::MAX);
+            // Not all at once.
+            let share = self.gateway.config.hash_seed.hash(&waiter.client.to_le_bytes()).0 % 1000;
+            let factor = 0.5 + share as f64 / 1000.0;
+            blocked.refresh_at = Some(now + every.min(LATEST_REFRESH).mul_f64(factor));
+            if is_new || blocked.attempt_at <= now {
+                blocked.attempt_at = now + every.mul_f64(factor);
+            }
+        }
+    }
+
+    fn tell_line(&mut self, place: &Place, home: ProcessId, what: LineNews) {
+        self.gateway.tell_line(self.host, place, home, what);
+    }
+
+    /// It found nothing: the next one of each line that it had the turn of may look when there is more.
+    fn give_turns_back(&mut self, blocked: &mut Blocked) {
+        let (waiter, now, turns) = (self.waiter(), self.now.instant, mem::take(&mut blocked.turns));
+        let own = |home: ProcessId| home == waiter.process;
+        let had = |place: &Place| turns.contains(place);
+        if turns.is_empty() {
+            return;
+        }
+        let lines = mem::take(&mut blocked.lines);
+        self.gateway.at_lines(self.host, &mut |waiters| {
+            for (place, _) in lines.iter().filter(|(place, home)| own(*home) && had(place)) {
+                waiters.missed(place, waiter, now);
+            }
+        });
+        for (place, home) in lines.iter().filter(|(place, home)| !own(*home) && had(place)) {
+            self.tell_line(place, *home, LineNews::Missed { worker: waiter.worker, client: waiter.client });
+        }
+        blocked.lines = lines;
+    }
+
+    /// Leaves the lines.
+    fn leave(&mut self, blocked: &mut Blocked, served: Option<&[u8]>) {
+        if !mem::take(&mut blocked.is_entered) {
+            return;
+        }
+        let (waiter, now) = (self.waiter(), self.now.instant);
+        let (id, client, worker) = (self.connection.id, waiter.client, waiter.worker);
+        if let Some(at) = blocked.alarm.take() {
+            self.gateway.alarms.remove(&(at, id));
+        }
+        self.gateway.blocked.remove(&client);
+        let is_served = |place: &Place| served == Some(&*place.key);
+        self.gateway.at_lines(self.host, &mut |waiters| {
+            waiters.end(client);
+            for (place, _) in blocked.lines.iter().filter(|(_, home)| *home == waiter.process) {
+                waiters.leave(place, waiter, is_served(place), now);
+            }
+        });
+        for (place, home) in blocked.lines.iter().filter(|(_, home)| *home != waiter.process) {
+            self.tell_line(place, *home, LineNews::Leave { worker, client, served: is_served(place) });
+        }
+    }
+
+    /// Waits until something happens, unless it is over.
+    fn wait_on(&mut self, mut blocked: Box<Blocked>) {
+        if blocked.is_over(self.now.instant) {
+            self.leave(&mut blocked, None);
+            return match blocked.end {
+                None | Some(End::Timeout) => self.connection.encoder().null_array(),
+                Some(End::Error(error)) => self.connection.encoder().error(&error),
+            };
+        }
+        blocked.alarm = blocked.until.into_iter().chain(blocked.refresh_at).min();
+        self.gateway.alarms.extend(blocked.alarm.map(|at| (at, self.connection.id)));
+        self.connection.activity = Activity::Blocked(blocked);
+    }
+
+    /// The client is gone: others are served before it.
+    pub(crate) fn abandon_wait(&mut self) {
+        let mut activity = mem::replace(&mut self.connection.activity, Activity::Idle);
+        if let Some(blocked) = activity.blocked() {
+            self.leave(blocked, None);
+        }
+        self.connection.activity = activity;
+    }
+
+    /// It has the turn of a line, or something is due.
+    fn go_on_waiting(&mut self, turn: Option<Place>, now: Instant) {
+        match mem::replace(&mut self.connection.activity, Activity::Idle) {
+            Activity::Blocked(mut blocked) => {
+                let began = self.host.clock();
+                if let Some(at) = blocked.alarm.take() {
+                    self.gateway.alarms.remove(&(at, self.connection.id));
+                }
+                let is_due = blocked.refresh_at.is_some_and(|at| at <= now);
+                let looks = is_due && blocked.attempt_at <= now && !self.host.pause().is_on(now);
+                let tries = turn.is_some() || looks;
+                blocked.turns.extend(turn);
+                if is_due {
+                    self.enter(&mut blocked);
+                }
+                match tries && !blocked.is_over(now) {
+                    true => self.attempt(blocked),
+                    false => self.wait_on(blocked),
+                }
+                self.count_waiting(began);
+            }
+            mut other => {
+                if let (Some(blocked), Some(place)) = (other.blocked(), turn) {
+                    blocked.once_more = true;
+                    blocked.turns.push(place);
+                }
+                self.connection.activity = other;
+            }
+        }
+    }
+}
+
+impl Gateway {
+    /// Works on the lines of the process, and hands out the turns that this gives.
+    fn at_lines<H: Host>(&mut self, host: &mut H, work: &mut dyn FnMut(&mut Waiters)) {
+        let mut turns = Vec::new();
+        host.waiters(&mut |waiters| {
+            work(waiters);
+            turns = waiters.take_turns();
+            self.look_at_lines = waiters.deadline();
+        });
+        for Turn { place, waiter } in turns {
+            let Waiter { process, worker, client } = waiter;
+            if process == host.process() && worker == self.config.worker {
+                self.turns.push_back((place, client));
+            } else {
+                let whom = if process == host.process() {
+                    Audience::Worker(worker)
+                } else {
+                    Audience::Process(process)
+                };
+                host.tell(whom, News::Line { place, what: LineNews::Turn { worker, client } });
+            }
+        }
+    }
+
+    /// Tells the home of a line, which may be this process, what is to be told.
+    fn tell_line<H: Host>(&mut self, host: &mut H, place: &Place, home: ProcessId, what: LineNews) {
+        if home == host.process() {
+            return self.hear_line(home, place, &what, host);
+        }
+        host.tell(Audience::Process(home), News::Line { place: place.clone(), what });
+    }
+
+    /// A process tells something of a line.
+    pub(crate) fn hear_line<H: Host>(
+        &mut self,
+        from: ProcessId,
+        place: &Place,
+        what: &LineNews,
+        host: &mut H,
+    ) {
+        let now = host.now().instant;
+        let named = |worker, client| Waiter { process: from, worker, client };
+        let own = host.process();
+        let mut work: Box<dyn FnMut(&mut Waiters) + '_> = match *what {
+            LineNews::Turn { worker, client } => {
+                if worker == self.config.worker {
+                    self.take_turn_of(from, place, client, host);
+                }
+                return;
+            }
+            // One of the gateways hears it for the process.
+            _ if from != own && self.config.worker != 0 => return,
+            LineNews::Sought => Box::new(move |waiters| waiters.note_elsewhere(place, now)),
+            LineNews::Enter { worker, client } => {
+                Box::new(move |waiters| waiters.enter(place, named(worker, client), true, now))
+            }
+            LineNews::Leave { worker, client, served } => {
+                Box::new(move |waiters| waiters.leave(place, named(worker, client), served, now))
+            }
+            LineNews::Missed { worker, client } => {
+                Box::new(move |waiters| waiters.missed(place, named(worker, client), now))
+            }
+            LineNews::Signal { elements } => Box::new(move |waiters| waiters.signal(place, elements, now)),
+        };
+        self.at_lines(host, &mut work);
+    }
+
+    /// A client of this gateway has the turn of a line that `from` keeps.
+    fn take_turn_of<H: Host>(&mut self, from: ProcessId, place: &Place, client: u64, host: &mut H) {
+        if self.blocked.contains_key(&client) {
+            return self.turns.push_back((place.clone(), client));
+        }
+        // Whoever told that it goes was not heard.
+        if from != host.process() {
+            let what = LineNews::Leave { worker: self.config.worker, client, served: false };
+            self.tell_line(host, place, from, what);
+        }
+    }
+
+    /// Signals what the connection's commands have written, once they are done.
+    pub(crate) fn wake<H: Host>(&mut self, connection: &mut Connection, host: &mut H) {
+        let is_done =
+            matches!(connection.activity, Activity::Idle | Activity::Held { .. } | Activity::Blocked(_));
+        if is_done && !matches!(connection.session.mode, Mode::Interactive { .. }) {
+            self.wake_now(connection, host);
+        }
+    }
+
+    /// Signals what the connection's commands have written, or will have if at all.
+    pub(crate) fn wake_now<H: Host>(&mut self, connection: &mut Connection, host: &mut H) {
+        if connection.woken.is_empty() {
+            return;
+        }
+        let woken = mem::take(&mut connection.woken);
+        if !host.has_waiters() {
+            return;
+        }
+        for (keyspace, key, what) in woken {
+            what.places(keyspace, &key).for_each(|place| self.signal(&place, what.elements, host));
+        }
+    }
+
+    fn signal<H: Host>(&mut self, place: &Place, elements: u64, host: &mut H) {
+        let mut is_sought = false;
+        host.waiters(&mut |waiters| is_sought = waiters.is_sought(place));
+        if !is_sought {
+            return;
+        }
+        for group in host.lines(place.keyspace).groups {
+            if let Some(home) = place.home(&group, self.config.hash_seed) {
+                self.tell_line(host, place, home, LineNews::Signal { elements });
+            }
+        }
+    }
+
+    /// Serves those that wait: whose time is up, or whose turn has come.
+    pub(crate) fn serve_waits<H: Host>(&mut self, host: &mut H) {
+        (self.has_told, self.paused_until) = (false, None);
+        let now = host.now().instant;
+        if self.look_at_lines.is_some_and(|at| at <= now) {
+            self.at_lines(host, &mut |waiters| waiters.tick(now));
+        }
+        while let Some((at, id)) = self.alarms.first().copied()
+            && at <= now
+        {
+            self.alarms.pop_first();
+            self.go_on_with_wait(id, None, now, host);
+        }
+        for id in mem::take(&mut self.ending) {
+            self.go_on_with_wait(id, None, now, host);
+        }
+        // What is paused may not take anything.
+        let pause = host.pause();
+        if pause.is_on(now) {
+            self.paused_until = Some(pause.until);
+            return;
+        }
+        for _ in 0..TURNS_AT_ONCE {
+            let Some((place, client)) = self.turns.pop_front() else { return };
+            if let Some(id) = self.blocked.get(&client).copied() {
+                self.go_on_with_wait(id, Some(place), now, host);
+            }
+        }
+    }
+
+    fn go_on_with_wait<H: Host>(
+        &mut self,
+        id: ConnectionId,
+        turn: Option<Place>,
+        now: Instant,
+        host: &mut H,
+    ) {
+        let Some(mut connection) = self.take(id) else { return };
+        // Who is killed takes nothing any more.
+        if !connection.closing {
+            Engine::new(self, &mut connection, host).go_on_waiting(turn, now);
+        }
+        self.put_back(connection, host);
+        self.news.push(id);
+    }
+
+    /// True if somebody who waits can be served at once, or others are to hear that somebody is gone.
+    pub(crate) fn has_waits_to_serve(&self) -> bool {
+        let has_turns = !self.turns.is_empty() && self.paused_until.is_none();
+        !self.ending.is_empty() || has_turns || self.has_told
+    }
+
+    /// When somebody who waits, or a line, is to be looked at.
+    pub(crate) fn wait_deadline(&self) -> Option<Instant> {
+        let pause = self.paused_until.filter(|_| !self.turns.is_empty());
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        alarm.into_iter().chain(self.look_at_lines).chain(pause).min()
+    }
+
+    /// Nothing of this keyspace is there any more: who waits in it gets the error.
+    pub(crate) fn give_up_waits(&mut self, keyspace: KeyspaceId, error: &Error) {
+        for id in self.blocked.values().copied().collect::<Vec<_>>() {
+            let connection = self.connection_mut(id);
+            let is_of =
+                |blocked: &mut Blocked| blocked.lines.iter().any(|(place, _)| place.keyspace == keyspace);
+            if connection.and_then(|connection| connection.activity.blocked()).is_some_and(is_of) {
+                self.end_wait(id, End::Error(error.clone()));
+            }
+        }
+    }
+
+    /// Ends the wait of a client; false if it does not wait here.
+    pub(crate) fn unblock(&mut self, client: u64, with_error: bool) -> bool {
+        let Some(id) = self.blocked.get(&client).copied() else { return false };
+        // A word of Redis that nothing else says.
+        let error = || Error::new(ErrorCode::Scripted, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        self.end_wait(id, if with_error { End::Error(error()) } else { End::Timeout });
+        true
+    }
+
+    /// Ends a wait when the next round settles.
+    pub(crate) fn end_wait(&mut self, id: ConnectionId, end: End) {
+        if let Some(blocked) = self.connection_mut(id).and_then(|connection| connection.activity.blocked()) {
+            blocked.end = Some(end);
+            self.ending.push(id);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Clients that wait for a key to hold something, and whose turn it is to try.
+//!
+//! A key that clients wait for has a line of them, in the order in which they came, at one process: its home among the
+//! processes that share the line. A waiting client tries to take something when it has the line's turn, by an ordinary
+//! operation: nothing here decides who gets what, so a turn too many or too late harms nobody.
+//!
+//! ```text
+//!   waiter -- enter --> line --+-- the first of an empty line: turn
+//!   writer -- signal --> line -+-- turn --> first waiter --+-- leave: it got something; the next one, if more may be left
+//!                                                          +-- missed: it found nothing; it stays where it is
+//! ```
+//!
+//! Whoever enters an empty line has the turn at once, after it entered, so that nothing that was written before is
+//! overlooked; what is written later is signalled. Where a write may be visible later than its signal comes, or a signal may be
+//! lost (the line *lags*), a turn that found nothing is followed by others, soon and then once a second.
+//!
+//! What other processes say is kept for a while only, and said again: a process that is gone is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use types::{HashSeed, Instant, KeyspaceId, ProcessId, wire_enum, wire_struct};
+
+/// More than anybody counts: turns go on until one finds nothing.
+pub(crate) const UNTIL_NOTHING: u64 = u64::MAX >> 1;
+/// How soon a turn follows one that found nothing where something is owed, at first; then four times that, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// How often the first of a line that lags has a turn without a signal.
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// A waiter of another process that keeps the turn for so long is forgotten, with all that its process has not repeated since.
+const TURN_TIME: Duration = Duration::from_secs(2);
+/// What another process has not repeated for so long is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(15);
+/// At most so often others are told that this process's clients wait for a key, and for so long they believe it.
+const TELL_EVERY: Duration = Duration::from_millis(1500);
+const BELIEVED_FOR: Duration = Duration::from_secs(10);
+
+/// What waiting clients hope to find at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sought {
+    /// A list.
+    List,
+    /// A sorted set.
+    ScoredSet,
+}
+wire_enum!(Sought { 0 => List, 1 => ScoredSet });
+
+/// What a line is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// What is to be there.
+    pub sought: Sought,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+wire_struct!(Place { keyspace, sought, key });
+
+impl Place {
+    /// The process, of those that share the line, that keeps it: the same wherever they ask.
+    pub(crate) fn home(&self, sharing: &[ProcessId], seed: HashSeed) -> Option<ProcessId> {
+        let weight =
+            |process: &ProcessId| HashSeed(seed.0.wrapping_add(u64::from(process.0))).hash(&self.key).0;
+        sharing.iter().copied().max_by_key(|process| (weight(process), *process))
+    }
+}
+
+/// A client that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiter {
+    /// Its process.
+    pub process: ProcessId,
+    /// The gateway of the process that has its connection.
+    pub worker: u16,
+    /// Its number at the process.
+    pub client: u64,
+}
+wire_struct!(Waiter { process, worker, client });
+
+/// A waiter's turn to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The line.
+    pub place: Place,
+    /// Whose turn it is.
+    pub waiter: Waiter,
+}
+
+/// The lines of which this process is the home, and what it knows of waiting clients beside. A process has one, which its
+/// gateways share.
+#[derive(Debug)]
+pub struct Waiters {
+    own: ProcessId,
+    lines: BTreeMap<Place, Line>,
+    /// When to look at which line.
+    alarms: BTreeSet<(Instant, Place)>,
+    /// What clients of other processes wait for, and until when that is believed.
+    elsewhere: BTreeMap<Place, Instant>,
+    /// When to forget what is not believed any more.
+    sweep_at: Option<Instant>,
+    /// When others were told that clients of this process wait for something.
+    told: BTreeMap<Place, Instant>,
+    /// The blocked clients of this process, and their gateways.
+    blocked: BTreeMap<u64, u16>,
+    /// Turns that nobody has been told of.
+    turns: Vec<Turn>,
+}
+
+/// The clients that wait for a key, in order.
+#[derive(Debug, Default)]
+struct Line {
+    order: BTreeMap<u64, Waiting>,
+    numbers: BTreeMap<Waiter, u64>,
+    next_number: u64,
+    /// A write may be visible later than its signal comes, or signals may be lost.
+    lags: bool,
+    /// How many elements may be there that no turn was for.
+    owed: u64,
+    turn: Option<Given>,
+    /// How long the next pause is, and when it ends.
+    pause: Duration,
+    try_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    waiter: Waiter,
+    seen_at: Instant,
+}
+
+/// A turn that is not over.
+#[derive(Debug)]
+struct Given {
+    waiter: Waiter,
+    at: Instant,
+    /// Something was signalled since: what it finds may be older.
+    is_stale: bool,
+}
+
+impl Waiters {
+    /// Of this process: nobody waits.
+    pub fn new(own: ProcessId) -> Self {
+        Waiters {
+            own,
+            lines: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
+            sweep_at: None,
+            told: BTreeMap::new(),
+            blocked: BTreeMap::new(),
+            turns: Vec::new(),
+        }
+    }
+
+    /// True if writers have somebody to tell.
+    pub fn is_concerned(&self) -> bool {
+        !self.lines.is_empty() || !self.elsewhere.is_empty()
+    }
+
+    /// How many clients of this process are blocked.
+    pub fn blocked(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// A client of this process, of this gateway, is blocked from now on.
+    pub(crate) fn begin(&mut self, client: u64, worker: u16) {
+        self.blocked.insert(client, worker);
+    }
+
+    /// A client of this process is not blocked any more.
+    pub(crate) fn end(&mut self, client: u64) {
+        self.blocked.remove(&client);
+    }
+
+    /// The gateway of a client of this process, if it is blocked.
+    pub(crate) fn gateway_of(&self, client: u64) -> Option<u16> {
+        self.blocked.get(&client).copied()
+    }
+
+    /// True if somebody waits for this, as far as is known here.
+    pub(crate) fn is_sought(&self, place: &Place) -> bool {
+        self.lines.contains_key(place) || self.elsewhere.contains_key(place)
+    }
+
+    /// True if a line is here.
+    pub(crate) fn has_line(&self, place: &Place) -> bool {
+        self.lines.contains_key(place)
+    }
+
+    /// A waiter comes to the end of the line, or says again that it is there.
+    pub(crate) fn enter(&mut self, place: &Place, waiter: Waiter, lags: bool, now: Instant) {
+        if !self.lines.contains_key(place) {
+            self.lines.insert(place.clone(), Line { lags, pause: FIRST_PAUSE, ..Line::default() });
+        }
+        self.at(place, |line| line.enter(waiter, now));
+    }
+
+    /// So many elements were written that a waiter may take.
+    pub(crate) fn signal(&mut self, place: &Place, elements: u64, now: Instant) {
+        self.at(place, |line| line.signal(elements, now));
+    }
+
+    /// A waiter has found nothing, and waits on.
+    pub(crate) fn missed(&mut self, place: &Place, waiter: Waiter, now: Instant) {
+        self.at(place, |line| line.missed(waiter, now));
+    }
+
+    /// A waiter goes; `served` tells whether it has taken something from here.
+    pub(crate) fn leave(&mut self, place: &Place, waiter: Waiter, served: bool, now: Instant) {
+        self.at(place, |line| line.leave(waiter, served, now));
+    }
+
+    /// Clients of another process wait for this.
+    pub(crate) fn note_elsewhere(&mut self, place: &Place, now: Instant) {
+        self.elsewhere.insert(place.clone(), now + BELIEVED_FOR);
+        self.sweep_at.get_or_insert(now + BELIEVED_FOR);
+    }
+
+    /// True if other processes are to be told that a client of this one waits for this: then they have been.
+    pub(crate) fn must_tell(&mut self, place: &Place, now: Instant) -> bool {
+        let is_fresh = |at: &Instant| now - *at < TELL_EVERY;
+        if self.told.get(place).is_some_and(is_fresh) {
+            return false;
+        }
+        self.told.retain(|_, at| is_fresh(at));
+        self.told.insert(place.clone(), now);
+        true
+    }
+
+    /// When [`Waiters::tick`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.alarms.first().map(|(at, _)| *at).into_iter().chain(self.sweep_at).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.elsewhere.retain(|_, until| *until > now);
+            self.sweep_at = (!self.elsewhere.is_empty()).then(|| now + TELL_EVERY);
+        }
+        while self.alarms.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, place)) = self.alarms.pop_first() else { return };
+            let own = self.own;
+            self.at(&place, |line| line.on_alarm(own, now));
+        }
+    }
+
+    /// The turns that were given since the last call.
+    pub(crate) fn take_turns(&mut self) -> Vec<Turn> {
+        std::mem::take(&mut self.turns)
+    }
+
+    /// Works on a line, if it is there, and tells whom it gave the turn.
+    fn at(&mut self, place: &Place, work: impl FnOnce(&mut Line) -> Option<Waiter>) {
+        let Some(line) = self.lines.get_mut(place) else { return };
+        let before = line.alarm(self.own);
+        let given = work(line);
+        let after = line.alarm(self.own).filter(|_| !line.order.is_empty());
+        if line.order.is_empty() {
+            self.lines.remove(place);
+        }
+        if let Some(at) = before {
+            self.alarms.remove(&(at, place.clone()));
+        }
+        if let Some(at) = after {
+            self.alarms.insert((at, place.clone()));
+        }
+        self.turns.extend(given.map(|waiter| Turn { place: place.clone(), waiter }));
+    }
+}
+
+impl Line {
+    fn enter(&mut self, waiter: Waiter, now: Instant) -> Option<Waiter> {
+        if let Some(waiting) = self.numbers.get(&waiter).and_then(|number| self.order.get_mut(number)) {
+            waiting.seen_at = now;
+            return None;
+        }
+        self.numbers.insert(waiter, self.next_number);
+        self.order.insert(self.next_number, Waiting { waiter, seen_at: now });
+        self.next_number += 1;
+        if self.order.len() > 1 {
+            return None;
+        }
+        self.owed = UNTIL_NOTHING;
+        self.give(now)
+    }
+
+    fn signal(&mut self, elements: u64, now: Instant) -> Option<Waiter> {
+        self.owed = self.owed.saturating_add(elements).min(UNTIL_NOTHING);
+        self.pause = FIRST_PAUSE;
+        match &mut self.turn {
+            Some(given) => {
+                given.is_stale = true;
+                None
+            }
+            None => self.give(now),
+        }
+    }
+
+    fn missed(&mut self, waiter: Waiter, now: Instant) -> Option<Waiter> {
+        let given = self.turn.take_if(|given| given.waiter == waiter)?;
+        if given.is_stale {
+            return self.give(now);
+        }
+        if !self.lags {
+            self.owed = 0;
+            return None;
+        }
+        let pause = if self.owed > 0 { self.pause } else { LAST_PAUSE };
+        if pause >= LAST_PAUSE {
+            self.owed = 0;
+        }
+        self.pause = (pause * 4).min(LAST_PAUSE);
+        self.try_at = Some(now + pause);
+        None
+    }
+
+    fn leave(&mut self, waiter: Waiter, served: bool, now: Instant) -> Option<Waiter> {
+        self.order.remove(&self.numbers.remove(&waiter)?);
+        if served {
+            self.owed = self.owed.saturating_sub(1);
+        }
+        self.turn.take_if(|given| given.waiter == waiter)?;
+        if self.owed > 0 {
+            return self.give(now);
+        }
+        self.try_at = self.lags.then_some(now + LAST_PAUSE);
+        None
+    }
+
+    /// Gives the turn to the first waiter.
+    fn give(&mut self, now: Instant) -> Option<Waiter> {
+        let waiter = self.order.first_key_value()?.1.waiter;
+        self.try_at = None;
+        self.turn = Some(Given { waiter, at: now, is_stale: false });
+        Some(waiter)
+    }
+
+    /// When to look at it. What waiters of the own process do is never lost.
+    fn alarm(&self, own: ProcessId) -> Option<Instant> {
+        match &self.turn {
+            Some(given) => (given.waiter.process != own).then(|| given.at + TURN_TIME),
+            None => self.try_at,
+        }
+    }
+
+    fn on_alarm(&mut self, own: ProcessId, now: Instant) -> Option<Waiter> {
+        match self.turn.take() {
+            // It does not come back.
+            Some(given) => {
+                let process = given.waiter.process;
+                self.forget(|waiting| waiting.waiter.process == process && waiting.seen_at <= given.at);
+            }
+            None => {
+                self.forget(|waiting| waiting.waiter.process != own && now - waiting.seen_at > FORGET_AFTER)
+            }
+        }
+        if self.owed == 0 {
+            // Should this turn find something, a signal was lost.
+            self.owed = UNTIL_NOTHING;
+            self.pause = LAST_PAUSE;
+        }
+        self.give(now)
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
+        let gone: Vec<u64> =
+            self.order.iter().filter(|(_, waiting)| is_gone(waiting)).map(|(number, _)| *number).collect();
+        for number in gone {
+            if let Some(waiting) = self.order.remove(&number) {
+                self.numbers.remove(&waiting.waiter);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

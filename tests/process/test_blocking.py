@@ -1,0 +1,328 @@
+"""Blocking commands: the same replies as Redis's, in the order of arrival, and nothing taken twice in a cluster."""
+
+import collections
+import select
+import threading
+import time
+
+import pytest
+import redis
+
+from cluster import Cluster
+from harness import Anabranch, Redis, wait_until
+from resp import encode
+from test_cluster import CONCURRENCY, UNKNOWN, together
+
+# Who sends what, in Redis's inline words; a number alone waits for so many milliseconds, and `close a` lets a client go.
+SCENARIO = """
+a: RPUSH l 1 2 3 | a: BLPOP l 0 | a: BRPOP none l 0 | a: BLPOP l none 0 | a: DEL l
+a: ZADD z 1 one 2 two 3 three | a: BZPOPMIN z 0 | a: BZPOPMAX none z 0 | a: BZMPOP 0 2 none z MAX COUNT 5
+a: BLPOP q 0 | b: RPUSH q x | a: GET k
+a: BLPOP q 0 | c: BRPOP q 0 | d: BLMPOP 0 1 q LEFT COUNT 2 | b: RPUSH q 1 | b: RPUSH q 2 3 4 5 | b: LRANGE q 0 -1 | b: DEL q
+a: BLPOP p q p 0 | c: BLMPOP 0 2 q p RIGHT COUNT 2 | b: RPUSH q 1 | b: RPUSH p 1 2 3 | b: LRANGE p 0 -1 | b: DEL p
+a: BLPOP w 0 | b: RPUSH o 1 | b: RENAME o w | a: BLPOP w 0 | b: RPUSH o 2 | b: COPY o w
+a: BLPOP w 0 | b: SORT o STORE w | a: BLPOP w 0 | b: LMOVE o w LEFT LEFT | b: DEL o w
+a: BLPOP w 0 | b: MULTI | b: RPUSH w 3 | b: DEL w | b: RPUSH w 4 5 | b: EXEC | a: BLPOP w 0
+a: BLPOP w 0 | b: EVAL redis.call('RPUSH',KEYS[1],'s') 1 w
+a: BLMOVE w w2 LEFT LEFT 0 | c: BRPOPLPUSH w2 w3 0 | d: BLPOP w3 0 | b: LPUSH w along
+a: BZPOPMIN s 0 | b: ZADD s 1 x | a: BZPOPMAX s 0 | b: ZINCRBY s 2 y | a: BZMPOP 0 1 s MIN COUNT 10 | b: ZADD t 1 a 2 b
+b: ZUNIONSTORE s 1 t | a: BZPOPMIN s 0 | b: ZRANGESTORE s t 0 0 | a: BZPOPMIN s 0 | b: GEOADD s 13 38 here
+a: SET str 1 | a: BLPOP str 0 | a: BLPOP none str 0 | a: BLMOVE str none LEFT LEFT 0 | a: BZPOPMIN none str 0
+a: BLPOP y x 0 | b: SET y 1 | b: ZADD x 1 a | b: DEL x | b: RPUSH x 1 | b: DEL x y
+a: BLMOVE x str LEFT LEFT 0 | b: RPUSH x 1 | b: LRANGE x 0 -1 | b: DEL x
+a: BZPOPMIN x 0 | c: BLPOP x 0 | b: RPUSH x 1 | b: ZADD x 1 m | b: EXISTS x
+a: MULTI | a: BLPOP none 0 | a: BLMOVE none o LEFT LEFT 0 | a: BZPOPMIN none 0 | a: BLMPOP 0 1 none LEFT | a: EXEC
+a: BLPOP t1 0.05 | 100 | a: BLMOVE t1 t2 LEFT LEFT 0.05 | 100 | a: BZPOPMIN t1 0.05 | 100 | a: BLMPOP 0.05 1 t1 LEFT | 100
+a: HELLO 3 | a: BLPOP t1 0.05 | 100 | a: BLMOVE t1 t2 LEFT LEFT 0.05 | 100 | a: ZADD z 1 m | a: BZPOPMIN z 0 | a: HELLO 2
+a: BLPOP u 0 | c: BLPOP u 0 | close a | b: RPUSH u 1 | b: LLEN u
+a: BLPOP u 0 | close a | 50 | b: RPUSH u 1 | b: LLEN u | b: DEL u
+a: BLPOP l x | a: BLPOP l -1 | a: BLPOP l | a: BLMOVE a b LEFT UP 1 | a: BLMPOP x 0 l LEFT | a: BLMPOP x 1 l LEFT
+b: CLIENT PAUSE 200 WRITE | a: BLPOP u 0 | c: RPUSH u 1 | 400 | b: INFO clients
+"""
+
+
+class Actors:
+    """Named connections to one server."""
+
+    def __init__(self, server):
+        self.server, self.raws = server, {}
+
+    def send(self, name: str, words: list) -> None:
+        if name not in self.raws:
+            self.raws[name] = self.server.raw()
+        self.raws[name].send(encode(words))
+
+    def close(self, name: str) -> None:
+        self.raws.pop(name).socket.close()
+
+    def told(self) -> dict:
+        """What each is told within a moment, as bytes; INFO as far as it counts who is blocked."""
+        time.sleep(0.03)
+        told = {}
+        for name, raw in self.raws.items():
+            while select.select([raw.socket], [], [], 0)[0]:
+                told[name] = told.get(name, b"") + raw.socket.recv(65536)
+            if b"blocked_clients" in told.get(name, b""):
+                told[name] = [line for line in told[name].split(b"\r\n") if line.startswith(b"blocked")]
+        return told
+
+
+def play(server) -> list:
+    """What everybody is told after each step of the scenario."""
+    actors, log = Actors(server), []
+    for step in (part.strip() for line in SCENARIO.splitlines() for part in line.split(" | ") if part.strip()):
+        if step.isdigit():
+            time.sleep(int(step) / 1000)
+        elif step.startswith("close "):
+            actors.close(step.split()[1])
+        else:
+            name, command = step.split(": ")
+            actors.send(name, command.split(" "))
+        told = actors.told()
+        if "HELLO" not in step:
+            log.append((step, told))
+    return log
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_same_as_redis(threads):
+    with Redis() as peer:
+        expected = play(peer)
+    server = Anabranch()
+    server.arguments = ["--threads", str(threads)]
+    with server:
+        for ours, theirs in zip(play(server), expected, strict=True):
+            assert ours == theirs
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_hundred_clients_are_served_in_their_order(threads):
+    server = Anabranch()
+    server.arguments = ["--threads", str(threads)]
+    with server, server.client() as client:
+        waiting = []
+        for number in range(100):
+            raw = server.raw()
+            raw.send(encode(["BLPOP", f"other{number}", "queue", 0]))
+            waiting.append(raw)
+            wait_until(lambda: client.info("clients")["blocked_clients"] == number + 1)
+        assert sum(entry["flags"] == "b" for entry in client.client_list()) in range(90, 101)
+        for number in range(0, 100, 4):
+            client.rpush("queue", number, number + 1)
+            client.rpush("queue", number + 2)
+            client.rpush("queue", number + 3)
+        got = [int(raw.read().items[1].text) for raw in waiting]
+        assert got == list(range(100))
+        assert client.info("clients")["blocked_clients"] == 0
+
+
+def test_a_wait_ends():
+    server = Anabranch()
+    server.arguments = ["--threads", "2"]
+    with server, server.client() as client:
+        client.execute_command("KEYSPACE", "CREATE", "short", "MODEL", "strict")
+        raws = [server.raw() for _ in range(6)]
+        numbers = [int(raw.call("CLIENT", "ID").text) for raw in raws]
+        raws[4].call("KEYSPACE", "USE", "short")
+        for raw in raws:
+            raw.send(encode(["BLPOP", "none", 0]))
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 6)
+        for number, words in zip(numbers, [[], ["TIMEOUT"], ["ERROR"]]):
+            assert client.execute_command("CLIENT", "UNBLOCK", number, *words) == 1
+        assert [raw.read().raw for raw in raws[:2]] == [b"*-1\r\n"] * 2
+        assert raws[2].read().raw == b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+        assert raws[2].call("PING").text == b"PONG"
+        client.execute_command("CLIENT", "KILL", "ID", numbers[3])
+        with pytest.raises((EOFError, ConnectionError)):
+            raws[3].read()
+        client.execute_command("KEYSPACE", "DROP", "short")
+        assert b"dropped" in raws[4].read().raw
+        wait_until(lambda: client.info("clients")["blocked_clients"] == 1)
+        assert client.execute_command("CLIENT", "UNBLOCK", numbers[0]) == 0
+        assert server.terminate() == 0
+
+
+def test_ten_thousand_clients_wait_for_one_key():
+    server = Anabranch()
+    server.arguments = ["--threads", "2"]
+    with server, server.client() as client:
+        raws = []
+        for _ in range(4000):
+            raws.append(server.raw())
+        before = server.memory_bytes()
+        for raw in raws:
+            raw.send(encode(["BLPOP", "jobs:of:the:day", 0]))
+        wait_until(lambda: client.info("clients")["blocked_clients"] == len(raws))
+        each = (server.memory_bytes() - before) / len(raws)
+        assert each < 2048, each
+        began = time.monotonic()
+        for number in range(100):
+            client.rpush("jobs:of:the:day", number)
+        assert time.monotonic() - began < 1
+        assert sorted(int(raw.read().items[1].text) for raw in raws[:100]) == list(range(100))
+        assert client.llen("jobs:of:the:day") == 0
+
+
+class Consumer:
+    """Takes elements of a list at one process, and goes to the next one when that is gone."""
+
+    def __init__(self, nodes: list, first: int, command: list, keyspace: str | None):
+        self.nodes, self.at, self.command, self.keyspace = nodes, first, command, keyspace
+        self.got, self.doubts, self.stopping = [], 0, threading.Event()
+
+    def __call__(self):
+        while not self.stopping.is_set():
+            node = self.nodes[self.at % len(self.nodes)]
+            try:
+                client = node.using(self.keyspace, socket_timeout=8) if self.keyspace else node.client(socket_timeout=8)
+                with client:
+                    while not self.stopping.is_set():
+                        self.take(client)
+            except UNKNOWN:
+                # An element may be lost with its reply, as with LPOP.
+                self.doubts += 1
+                self.at += 1
+                time.sleep(0.05)
+
+    def take(self, client):
+        try:
+            reply = client.execute_command(*self.command)
+        except redis.exceptions.ResponseError as error:
+            self.doubts += str(error).startswith("UNKNOWNOUTCOME")
+            assert str(error).startswith(("UNKNOWNOUTCOME", "UNAVAILABLE", "CONFLICT")), error
+            return time.sleep(0.02)
+        if reply is not None:
+            self.got.append(reply if isinstance(reply, str) else reply[1])
+
+
+def hand_over(nodes, keyspace, command, elements: int, meanwhile=lambda: None):
+    """Pushes at all processes while clients wait at all of them; what was pushed for sure, perhaps, and the consumers."""
+    consumers = [Consumer(nodes, number, command, keyspace) for number in range(2 * len(nodes))]
+    threads = [threading.Thread(target=consumer, daemon=True) for consumer in consumers]
+    for thread in threads:
+        thread.start()
+    sure, unsure = set(), set()
+
+    def push(number):
+        at = number
+        for element in range(elements):
+            name = f"{number}-{element}"
+            unsure.add(name)
+            try:
+                node = nodes[at % len(nodes)]
+                client = node.using(keyspace, socket_timeout=8) if keyspace else node.client(socket_timeout=8)
+                with client:
+                    client.rpush("jobs", name)
+                    sure.add(name)
+            except UNKNOWN:
+                at += 1
+            except redis.exceptions.ResponseError as error:
+                assert str(error).startswith(("UNKNOWNOUTCOME", "UNAVAILABLE", "CONFLICT")), error
+            time.sleep(0.01)
+
+    together(meanwhile, *(lambda number=number: push(number) for number in range(len(nodes))))
+    time.sleep(3)
+    for consumer in consumers:
+        consumer.stopping.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return sure, unsure, consumers
+
+
+def check_handed_over(sure, unsure, consumers, left):
+    got = [element for consumer in consumers for element in consumer.got]
+    assert max(collections.Counter(got + left).values()) == 1, "nothing is taken twice"
+    assert set(got + left) <= unsure
+    missing = sure - set(got) - set(left)
+    assert len(missing) <= sum(consumer.doubts for consumer in consumers), missing
+    assert all(consumer.got for consumer in consumers), [len(consumer.got) for consumer in consumers]
+
+
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
+def test_strict_replicas_hand_each_element_to_one_client(concurrency):
+    with Cluster(1, 3, "--concurrency", concurrency) as cluster, cluster["a/1"].client() as client:
+        nodes = list(cluster)
+        sure, unsure, consumers = hand_over(nodes, None, ["BLPOP", "jobs", 1], 40)
+        assert len(sure) == 120
+        left = client.lrange("jobs", 0, -1)
+        check_handed_over(sure, unsure, consumers, left)
+        assert not left, "who waits gets what is there"
+        if not any(consumer.doubts for consumer in consumers):
+            assert sum(len(consumer.got) for consumer in consumers) == len(sure)
+
+
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
+def test_a_process_that_dies_takes_nothing_twice(concurrency):
+    with Cluster(1, 3, "--concurrency", concurrency) as cluster, cluster["a/1"].client() as client:
+        nodes = list(cluster)
+
+        def kill():
+            time.sleep(0.4)
+            cluster.do("kill a/3")
+
+        sure, unsure, consumers = hand_over(nodes, None, ["BLMOVE", "jobs", "taken", "LEFT", "RIGHT", 1], 60, kill)
+        left, taken = client.lrange("jobs", 0, -1), client.lrange("taken", 0, -1)
+        got = [element for consumer in consumers for element in consumer.got]
+        assert max(collections.Counter(left + taken).values()) == 1
+        assert sure <= set(left + taken) <= unsure, "nothing is lost"
+        assert len(set(got)) == len(got) and set(got) <= set(taken)
+        assert not left, "who waits gets what is there"
+
+
+def test_waiting_clients_of_several_processes_are_woken_at_once():
+    """A push at any process wakes who waits at any other, sooner than by looking now and then."""
+    with Cluster(1, 3) as cluster:
+        check_latencies(list(cluster), None)
+
+
+@pytest.mark.parametrize("options", ["", "PROTOCOL pocc", "PROTOCOL cops"])
+def test_causal_within_a_region(options):
+    with Cluster(1, 3, "--model", "causal") as cluster, cluster["a/1"].client() as client:
+        keyspace = None
+        if options:
+            keyspace = "jobs"
+            client.execute_command("KEYSPACE", "CREATE", keyspace, "MODEL", "causal", *options.split())
+            for node in cluster:
+                node.session(keyspace).close()
+        nodes = list(cluster)
+        sure, unsure, consumers = hand_over(nodes, keyspace, ["BLPOP", "jobs", 1], 30)
+        with nodes[0].using(keyspace) if keyspace else nodes[0].client() as reader:
+            left = reader.lrange("jobs", 0, -1)
+        check_handed_over(sure, unsure, consumers, left)
+        assert not left and len(sure) == 90
+        check_latencies(nodes, keyspace)
+
+
+def test_causal_regions_wake_each_other():
+    with Cluster(2, 1, "--model", "causal") as cluster:
+        check_latencies(list(cluster), None)
+
+
+def test_branch():
+    with Cluster(2, 1, "--model", "branch") as cluster:
+        check_latencies(list(cluster), None, most=2.5)
+
+
+def check_latencies(nodes, keyspace, most: float = 0.5):
+    def connect(node):
+        return node.using(keyspace) if keyspace else node.client()
+
+    late = []
+    for number in range(12):
+        waits, pushes = nodes[number % len(nodes)], nodes[(number // 2 + 1) % len(nodes)]
+        with connect(waits) as waiting, connect(pushes) as pushing:
+            got = []
+            thread = threading.Thread(
+                target=lambda: got.append((waiting.blpop([f"once:{number}"], 10), time.monotonic())), daemon=True
+            )
+            thread.start()
+            time.sleep(0.3)
+            began = time.monotonic()
+            pushing.rpush(f"once:{number}", "x")
+            thread.join()
+            assert got[0][0] == (f"once:{number}", "x")
+            late.append(got[0][1] - began)
+    late.sort()
+    assert late[len(late) // 2] < most / 5 or most > 1, late
+    assert late[-2] < most, late
