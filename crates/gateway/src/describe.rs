@@ -7,7 +7,7 @@ use std::fmt::Write;
 use types::{Error, ReplySink};
 
 /// Redis's names of the flags.
-const FLAG_NAMES: [(u16, &str); 11] = [
+const FLAG_NAMES: [(u16, &str); 12] = [
     (flag::WRITE, "write"),
     (flag::READONLY, "readonly"),
     (flag::DENYOOM, "denyoom"),

@@ -336,7 +336,7 @@ impl<'e, H: Host> Engine<'e, H> {
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             self.admit_unasked()?;
         }
-        if session.is_confined() && !pubsub::is_for_subscribers(command) {
+        if self.connection.session.is_confined() && !pubsub::is_for_subscribers(command) {
             return Err(pubsub::not_for_subscribers(command));
         }
         self.connection.tally.found(number);
