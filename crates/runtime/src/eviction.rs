@@ -88,13 +88,13 @@ impl Evictor<'_> {
         let Some((policy, share)) = keyspace.share() else { return Relief::Enough };
         let is_too_much = |cell: &PartitionCell| cell.occupied().evictable() > share;
         if !is_too_much(cell) {
-            self.memory.set_full(keyspace.id, false);
             return Relief::Enough;
         }
         let gone = self.evict((cell, replica), policy, AT_ONCE, is_too_much);
         keyspace.count_evicted(gone);
-        let is_full = gone == 0 && !replica.protocol().is_fenced();
-        self.memory.set_full(keyspace.id, is_full);
+        if gone == 0 && !replica.protocol().is_fenced() {
+            self.memory.set_full(keyspace.id, true);
+        }
         match (is_too_much(cell), gone) {
             (false, _) => Relief::Enough,
             (true, 0) => Relief::None,
@@ -161,11 +161,17 @@ pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng) -> Relie
     };
     for keyspace in keyspaces.iter() {
         let Some((_, share)) = keyspace.share() else { continue };
+        let mut is_full = false;
         for cell in keyspace.partitions.iter().filter(|cell| cell.occupied().evictable() > share) {
             let mut replica = cell.replica.lock();
-            if evictor.keep_share(keyspace, cell, &mut replica) == Relief::Some {
-                relief = Relief::Some;
+            match evictor.keep_share(keyspace, cell, &mut replica) {
+                Relief::Enough => {}
+                Relief::Some => relief = Relief::Some,
+                Relief::None => is_full = true,
             }
+        }
+        if !is_full {
+            memory.set_full(keyspace.id, false);
         }
     }
     relief

@@ -100,6 +100,10 @@ impl Model for CausalBaselines {
         properties
     }
 
+    fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
+        CAUSAL.placement(&split(options).1, place)
+    }
+
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String> {
         let (baseline, rest) = split(options);
         let Some(protocol) = baseline else { return CAUSAL.host(&rest, place) };

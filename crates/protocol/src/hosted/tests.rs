@@ -308,7 +308,11 @@ fn chores_are_asked_for_now_and_then_and_clients_hear_nothing_of_them() {
     assert_eq!(pump(&mut hosted, &mut world, 50), ("[]".len(), 0), "it is not time");
     assert_eq!(pump(&mut hosted, &mut world, 100), ("[1, 1]".len(), 1));
     world.durable.written = 1;
-    assert_eq!(pump(&mut hosted, &mut world, 200), ("[1, 1, 1, 1]".len(), 2), "what was asked before is done");
+    assert_eq!(
+        pump(&mut hosted, &mut world, 200),
+        ("[1, 1, 1, 1]".len(), 2),
+        "what was asked before is done"
+    );
     assert_eq!(hosted.deadline(), Some(Instant(202_000)));
     assert!(answers.0.is_empty(), "no client gets a reply");
 }

@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use timestamps::SERVER_BOUND;
 use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
-use types::{Error, ErrorCode, HybridClock, Instant, NodeId, Timestamp, TransactionId};
+use types::{Address, Error, ErrorCode, HybridClock, Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
 const HOPS: u32 = 4;
