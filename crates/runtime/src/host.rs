@@ -535,10 +535,6 @@ impl Host for WorkerHost {
         }
     }
 
-    fn process(&self) -> ProcessId {
-        self.process.view.process()
-    }
-
     fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
         let mut waiters = self.process.waiters.lock();
         work(&mut waiters);

@@ -69,6 +69,7 @@ const MOST_NEWS_BYTES: usize = 128 << 20;
 fn bytes_of(news: &News) -> usize {
     match news {
         News::Published { message: Message { channel, payload, .. } } => 128 + channel.len() + payload.len(),
+        News::Line { .. } | News::Unblock { .. } => 128,
     }
 }
 

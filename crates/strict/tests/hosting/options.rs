@@ -60,3 +60,31 @@ fn the_catalog_follows_what_was_altered_and_nothing_else() {
     let refused = Strict.alter(&after, &words(b"REPLICAS")).unwrap_err();
     assert!(refused.message.contains("REPLICAS stays"));
 }
+
+#[test]
+fn a_cache_says_what_goes_and_a_replicated_one_how_much_it_has() {
+    use protocol::eviction::Eviction;
+    let lru: (&[u8], &[u8]) = (b"eviction", b"ALLKEYS-LRU");
+    let memory: (&[u8], &[u8]) = (b"MAXMEMORY", b"1mb");
+    let check = |options: &Options| Strict.check(&store(options), &cluster(3));
+    let cache = created(&[lru, memory]).unwrap();
+    assert_eq!((cache.eviction, cache.max_memory), (Some(Eviction::AllkeysLru), Some(1 << 20)));
+    assert_eq!(check(&cache), Ok(()));
+    assert!(check(&created(&[lru]).unwrap()).unwrap_err().contains("needs MAXMEMORY"));
+    assert!(check(&created(&[memory]).unwrap()).unwrap_err().contains("by EVICTION"));
+    assert!(created(&[(b"EVICTION", b"lru")]).unwrap_err().contains("volatile-ttl, not 'lru'"));
+    let alter = |options: &Options, words: &[(&'static [u8], &'static [u8])]| -> Options {
+        read(&Strict.alter(&store(options), &OptionWords::new(Vec::new(), words)).unwrap()).unwrap()
+    };
+    let larger = alter(&cache, &[(b"MAXMEMORY", b"2mb")]);
+    assert_eq!((larger.eviction, larger.max_memory), (cache.eviction, Some(2 << 20)));
+    let none = alter(&larger, &[(b"EVICTION", b"noeviction")]);
+    assert_eq!((none.eviction, none.max_memory), (None, None));
+    assert!(
+        Strict.may_become(&store(&cache), &store(&larger))
+            && Strict.may_become(&store(&larger), &store(&none))
+    );
+    let solo = Strict.create_solo(&OptionWords::new(Vec::new(), &[lru]), 1, protocol::Durability::Written);
+    let solo = Strict.solo(&solo.unwrap().unwrap()).unwrap();
+    assert_eq!((solo.eviction, solo.max_memory), (Some(Eviction::AllkeysLru), None));
+}
