@@ -50,4 +50,5 @@ pub use host::{
     Administration, ClusterMap, ClusterMember, Host, Incident, KeyspaceOptions, Model, Pause, Safety,
 };
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
+pub use monitor::MONITOR_OUTPUTS;
 pub use statistics::{Answered, Statistics};

@@ -9,8 +9,8 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Pause, Safety,
-    SlowCommand, Statistics,
+    Administration, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, MONITOR_OUTPUTS,
+    Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -444,7 +444,7 @@ impl Host for WorkerHost {
         };
         for worker in self.process.workers.read().iter().filter(watched) {
             let mut inbox = worker.inbox.lock();
-            let most = self.process.options.client_output_limit_bytes;
+            let most = self.process.options.client_output_limit_bytes.saturating_mul(MONITOR_OUTPUTS);
             match inbox.monitored.len() + lines.len() <= most {
                 true => inbox.monitored.extend_from_slice(lines),
                 false => inbox.monitored_too_much = true,

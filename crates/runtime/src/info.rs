@@ -66,7 +66,7 @@ pub(crate) fn write(
                 lags(process, out);
             }
             "keyspace" => keyspace(process, keyspaces, out),
-            _ => line(out, format_args!("role:master\r\nconnected_slaves:0")),
+            _ => line(out, format_args!("role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0")),
         }
     }
 }
@@ -85,7 +85,9 @@ fn server(process: &Process, out: &mut String) {
     let file =
         process.options.config_file.as_deref().map_or(String::new(), |file| file.display().to_string());
     line(out, format_args!("config_file:{file}"));
-    line(out, format_args!("arch_bits:{}\r\nprocess_id:{}", usize::BITS, std::process::id()));
+    let process_id = std::process::id();
+    line(out, format_args!("arch_bits:{}\r\nprocess_id:{process_id}", usize::BITS));
+    line(out, format_args!("run_id:{:020x}{process_id:020x}", process.locals.incarnation.0));
     line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
     line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
     line(
@@ -108,6 +110,18 @@ fn memory(keyspaces: &[Arc<Keyspace>], out: &mut String) {
     let resident = resident_bytes();
     line(out, format_args!("used_memory:{}\r\nused_memory_dataset:{data}", resident.max(data as u64)));
     line(out, format_args!("used_memory_rss:{resident}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction"));
+    let (used, peak) = (resident.max(data as u64), peak_bytes().max(resident));
+    line(out, format_args!("used_memory_human:{}\r\nused_memory_rss_human:{}", human(used), human(resident)));
+    line(out, format_args!("used_memory_peak:{peak}\r\nused_memory_peak_human:{}", human(peak)));
+}
+
+/// A number of bytes as Redis writes it for people.
+fn human(bytes: u64) -> String {
+    let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
+    match units.into_iter().find(|(_, bits)| bytes >> bits > 0) {
+        Some((unit, bits)) => format!("{:.2}{unit}", bytes as f64 / (1_u64 << bits) as f64),
+        None => format!("{bytes}B"),
+    }
 }
 
 /// What the kernel says the process occupies, in bytes; 0 where it does not say.
