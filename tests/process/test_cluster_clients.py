@@ -96,7 +96,7 @@ def test_a_region_has_its_own_processes(tmp_path):
             for node in cluster:
                 if node.name.startswith(region):
                     shards = node.raw().call("CLUSTER", "SLOTS").items
-                    assert {shard.int(shard.items[2].items[1].text) for shard in shards} == ports
+                    assert {int(shard.items[2].items[1].text) for shard in shards} == ports
 
 
 def test_a_process_by_itself_replies_as_redis_without_a_cluster(server):

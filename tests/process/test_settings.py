@@ -87,3 +87,11 @@ def test_few_keys_are_one_piece_of_a_scan(threads):
         assert len(client.keys()) == 1003
         found = sorted(client.scan_iter(count=7))
         assert found == sorted(client.keys()) and len(found) == 1003
+
+
+def test_information_that_dashboards_show(threads):
+    with threads.client() as client:
+        info = client.info()
+        assert len(info["run_id"]) == 40 and info["used_memory_human"][-1] in "KMG"
+        assert info["used_memory_peak"] >= info["used_memory_rss"] > 0
+        assert float(info["used_memory_rss_human"][:-1]) > 0 and info["master_repl_offset"] == 0

@@ -264,7 +264,8 @@ const DIFFERENCES: &[&str] = &[
      not. Subscribing is refused inside `TXN`. See [publish and subscribe](pubsub.md).",
     "`MONITOR` shows the commands of one process. It shows a command when it begins, those of a script again if its \
      transaction is tried again, and those of `MULTI` when `EXEC` comes, whether or not a watched key stops them. A client that \
-     reads them too slowly is disconnected when `client_output_limit_bytes` wait for it.",
+     reads them too slowly is disconnected when 16 times \
+     `client_output_limit_bytes` wait for it.",
     "Any process of a cluster executes any command, whatever its keys, and none ever redirects. For clients that spread over \
      processes `CLUSTER SLOTS`, `SHARDS` and `NODES` share the slots of Redis Cluster among the processes of the asked one's \
      region that it is connected to. `INFO` says `cluster_enabled:0` all the same, since no rule of Redis Cluster holds here. A \

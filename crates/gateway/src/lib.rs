@@ -59,6 +59,7 @@ pub use host::{
 };
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
+pub use monitor::MONITOR_OUTPUTS;
 pub use news::{Audience, LineNews, Message, News, SeenContext};
 pub use pubsub::OutputLimit;
 pub use statistics::{Answered, Statistics};

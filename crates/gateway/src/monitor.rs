@@ -16,6 +16,9 @@ use protocol::Now;
 use resp::Arguments;
 use std::fmt::Write;
 
+/// So many times the limit of the output may wait for a client that watches: all clients of a turn make lines.
+pub const MONITOR_OUTPUTS: usize = 16;
+
 impl<H: Host> Engine<'_, H> {
     /// Notes a command for those who watch, unless it is for operators.
     #[cold]
@@ -52,7 +55,7 @@ impl Gateway {
 
     /// Shows lines to the connections that watch here. [`Gateway::settle`] names them.
     pub fn show_monitored(&mut self, lines: &[u8]) {
-        let most = self.config.max_output_bytes;
+        let most = self.config.max_output_bytes.saturating_mul(MONITOR_OUTPUTS);
         for id in self.monitors.clone() {
             let Some(connection) = self.connection_mut(id) else { continue };
             let start = connection.output.len();

@@ -11,7 +11,7 @@ use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, Host, Incident,
-    Interest, Lines, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
+    Interest, Lines, MONITOR_OUTPUTS, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -490,7 +490,7 @@ impl Host for WorkerHost {
         };
         for worker in self.process.workers.read().iter().filter(watched) {
             let mut inbox = worker.inbox.lock();
-            let most = self.process.options.client_output_limit_bytes;
+            let most = self.process.options.client_output_limit_bytes.saturating_mul(MONITOR_OUTPUTS);
             match inbox.monitored.len() + lines.len() <= most {
                 true => inbox.monitored.extend_from_slice(lines),
                 false => inbox.monitored_too_much = true,

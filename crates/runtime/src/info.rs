@@ -68,7 +68,7 @@ pub(crate) fn write(
                 lags(process, out);
             }
             "keyspace" => keyspace(process, keyspaces, out),
-            _ => line(out, format_args!("role:master\r\nconnected_slaves:0")),
+            _ => line(out, format_args!("role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0")),
         }
     }
 }
@@ -87,7 +87,9 @@ fn server(process: &Process, out: &mut String) {
     let file =
         process.options.config_file.as_deref().map_or(String::new(), |file| file.display().to_string());
     line(out, format_args!("config_file:{file}"));
-    line(out, format_args!("arch_bits:{}\r\nprocess_id:{}", usize::BITS, std::process::id()));
+    let process_id = std::process::id();
+    line(out, format_args!("arch_bits:{}\r\nprocess_id:{process_id}", usize::BITS));
+    line(out, format_args!("run_id:{:020x}{process_id:020x}", process.locals.incarnation.0));
     line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
     line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
     line(
@@ -113,6 +115,8 @@ fn memory(process: &Process, out: &mut String) {
     let data = used.bytes as u64;
     line(out, format_args!("used_memory:{data}\r\nused_memory_human:{}", human_bytes(data)));
     line(out, format_args!("used_memory_rss:{resident}\r\nused_memory_rss_human:{}", human_bytes(resident)));
+    let peak = peak_bytes().max(resident);
+    line(out, format_args!("used_memory_peak:{peak}\r\nused_memory_peak_human:{}", human_bytes(peak)));
     line(out, format_args!("used_memory_dataset:{data}\r\nused_memory_histories:{}", used.retained));
     line(out, format_args!("maxmemory:{limit}\r\nmaxmemory_human:{}", human_bytes(limit)));
     line(out, format_args!("maxmemory_policy:{}", memory.policy_name()));
