@@ -37,7 +37,8 @@ fn value(rest: &mut &[Reply<'_>]) -> String {
         Reply::NullArray => "(nil array)".into(),
         Reply::Array(_) => format!("[{}]", children.join(", ")),
         Reply::Pairs(_) => format!("[{}]", children.join(", ")),
-        Reply::Pair => format!("({})", children.join(", ")),
+        Reply::Pair | Reply::Entry => format!("({})", children.join(", ")),
+        Reply::Entries(_) => format!("{{{}}}", children.join(", ")),
         Reply::Map(_) => {
             let mut pairs: Vec<String> = children.chunks(2).map(|pair| pair.join(": ")).collect();
             pairs.sort();

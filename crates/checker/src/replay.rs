@@ -117,7 +117,7 @@ pub(crate) fn execute_step<'h>(
     cells: &mut Cells<'h>,
 ) -> Result<(), String> {
     let (mut random, mut reply) = (Rng::with_seed(0), ReplyBuf::new());
-    let mut context = Context { now_millis, random: &mut random };
+    let mut context = Context { now_millis, random: &mut random, site: None };
     let alive = Some(cells.cell(step.key)).filter(|cell| !cell.is_expired(now_millis));
     let expired = alive.is_none();
     let effect = prepare(alive.unwrap_or(&Cell::ABSENT), &step.operation, &mut context, &mut reply);

@@ -49,6 +49,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "string", "@string"),
         (group == "bitmap", "@bitmap"),
         (group == "hyperloglog", "@hyperloglog"),
+        (group == "stream", "@stream"),
         (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
@@ -56,6 +57,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "connection" || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
+        (matches!(name, "xread" | "xreadgroup"), "@blocking"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()
 }
@@ -143,7 +145,9 @@ fn write_keyword(word: &str, from: i64, sink: &mut dyn ReplySink) {
     sink.bulk(b"startfrom");
     sink.integer(from);
     sink.bulk(b"find_keys");
-    write_typed("range", &[("lastkey", 0), ("keystep", 1), ("limit", 0)], sink);
+    // The first half of what follows STREAMS.
+    let (last, limit) = if word == "STREAMS" { (-1, 2) } else { (0, 0) };
+    write_typed("range", &[("lastkey", last), ("keystep", 1), ("limit", limit)], sink);
 }
 
 fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
@@ -223,7 +227,7 @@ const DIFFERENCES: &[&str] = &[
     "`MOVE`, `SWAPDB` and `COPY` with `DB` stay within the keyspace, or reply `CROSSKEYSPACE`: `DUMP` and `RESTORE` take a \
      value to another one.",
     "`DUMP` writes the types of Redis in the form of Redis 7.2, and refuses others; `RESTORE` also reads what older versions \
-     wrote, but no streams and no modules.",
+     wrote, but no modules.",
     "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are kept: \
      `OBJECT IDLETIME` and `OBJECT FREQ` reply an error.",
     "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",

@@ -262,6 +262,12 @@ impl ReplySink for Writer<'_> {
     fn pair(&mut self) {
         self.encoder.pair();
     }
+    fn entries(&mut self, pairs: usize) {
+        self.encoder.entries(pairs);
+    }
+    fn entry(&mut self) {
+        self.encoder.entry();
+    }
     fn error(&mut self, error: &Error) {
         self.tally.note(error);
         self.encoder.error(error);

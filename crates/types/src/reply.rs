@@ -32,6 +32,10 @@ pub trait ReplySink {
     fn pairs(&mut self, pairs: usize);
     /// One pair of [`ReplySink::pairs`]; two elements follow.
     fn pair(&mut self);
+    /// A map whose pairs RESP2 has as arrays of two; `pairs` times [`ReplySink::entry`] and two elements follow.
+    fn entries(&mut self, pairs: usize);
+    /// One pair of [`ReplySink::entries`]; two elements follow.
+    fn entry(&mut self);
     /// An error.
     fn error(&mut self, error: &Error);
 
@@ -87,6 +91,10 @@ pub enum Reply<'a> {
     Pairs(usize),
     /// See [`ReplySink::pair`].
     Pair,
+    /// See [`ReplySink::entries`].
+    Entries(usize),
+    /// See [`ReplySink::entry`].
+    Entry,
     /// See [`ReplySink::error`].
     Error(Error),
 }
@@ -108,6 +116,8 @@ impl Reply<'_> {
             Reply::Set(len) => sink.set(*len),
             Reply::Pairs(pairs) => sink.pairs(*pairs),
             Reply::Pair => sink.pair(),
+            Reply::Entries(pairs) => sink.entries(*pairs),
+            Reply::Entry => sink.entry(),
             Reply::Error(error) => sink.error(error),
         }
     }
@@ -115,9 +125,9 @@ impl Reply<'_> {
     /// How many elements belong to this one as its direct children.
     pub fn children(&self) -> usize {
         match self {
-            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) => *len,
+            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) | Reply::Entries(len) => *len,
             Reply::Map(pairs) => pairs.saturating_mul(2),
-            Reply::Pair => 2,
+            Reply::Pair | Reply::Entry => 2,
             _ => 0,
         }
     }
@@ -218,6 +228,8 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         11 => Reply::Pair,
         12 => Reply::Error(Error::decode(input)?),
         13 => Reply::Number(text(input)?),
+        14 => Reply::Entries(count(input)?),
+        15 => Reply::Entry,
         _ => return Err(Malformed("reply tag")),
     })
 }
@@ -261,6 +273,12 @@ impl ReplySink for ReplyBuf {
     }
     fn pair(&mut self) {
         self.tagged(11, |_| {});
+    }
+    fn entries(&mut self, pairs: usize) {
+        self.tagged(14, |out| put_varint(out, pairs as u64));
+    }
+    fn entry(&mut self) {
+        self.tagged(15, |_| {});
     }
     fn error(&mut self, error: &Error) {
         self.tagged(12, |out| error.encode(out));

@@ -2,7 +2,7 @@
 
 use super::blobs::{self, Element};
 use super::input::{Input, parse_decimal};
-use super::{CRC, FOOTER_BYTES, Refusal, VERSION, container, listpack, tag, ziplist};
+use super::{CRC, FOOTER_BYTES, Refusal, VERSION, container, listpack, streams, tag, ziplist};
 use crate::Value;
 use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
 use crate::register::{MAX_BYTES, Register};
@@ -29,6 +29,9 @@ pub fn decode(payload: &[u8]) -> Result<Value, Refusal> {
         }
         tag::HASH | tag::HASH_ZIPMAP | tag::HASH_ZIPLIST | tag::HASH_LISTPACK => {
             Value::Dict(Box::new(hash(tag, &mut input)?))
+        }
+        tag::STREAM | tag::STREAM_2 | tag::STREAM_3 => {
+            Value::Stream(Box::new(streams::read(tag, &mut input)?))
         }
         _ => return Err(Refusal::Format),
     };

@@ -2,7 +2,7 @@
 
 use super::encoding::MAX_NODE_BYTES;
 use super::listpack::Listpack;
-use super::{CRC, Encoding, VERSION, blobs, container, encoding, length, lzf, tag};
+use super::{CRC, Encoding, VERSION, blobs, container, encoding, length, lzf, streams, tag};
 use crate::Value;
 use crate::collections::{ChunkedList, Member, PackedMap, PackedSet, ScoredTree};
 use crate::register::parse_integer;
@@ -27,6 +27,7 @@ pub fn encode(value: &Value) -> Option<Vec<u8>> {
         Value::Set(set) => put_set(set, encoding, &mut out),
         Value::ScoredSet(set) => put_scored_set(set, encoding, &mut out),
         Value::List(list) => put_list(list, &mut out),
+        Value::Stream(stream) => streams::put(stream, &mut out),
         Value::Counter(_)
         | Value::SummaryBag(_)
         | Value::Top(_)

@@ -37,6 +37,8 @@ pub enum Encoding {
     HashTable,
     /// A sorted set beyond a few members.
     SkipList,
+    /// Chunks of entries in a tree.
+    Stream,
     /// A type that Redis does not have.
     Own,
 }
@@ -53,6 +55,7 @@ impl Encoding {
             Encoding::IntSet => "intset",
             Encoding::HashTable => "hashtable",
             Encoding::SkipList => "skiplist",
+            Encoding::Stream => "stream",
             Encoding::Own => "own",
         }
     }
@@ -92,6 +95,7 @@ pub fn encoding(value: &Value) -> Encoding {
             });
             choose(fits, Encoding::QuickList)
         }
+        Value::Stream(_) => Encoding::Stream,
         Value::Counter(_)
         | Value::SummaryBag(_)
         | Value::Top(_)

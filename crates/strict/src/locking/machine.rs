@@ -116,7 +116,8 @@ impl<'q> Question<'q> {
         let (mut result, now_millis) = (ReplyBuf::new(), self.now_millis);
         let expired = cell.is_expired(now_millis);
         let cell = if expired { &Cell::ABSENT } else { cell };
-        let effect = prepare(cell, self.operation, &mut Context { now_millis, random }, &mut result);
+        let effect =
+            prepare(cell, self.operation, &mut Context { now_millis, random, site: None }, &mut result);
         let effect = effect.map(|effect| encoded(&effect));
         // The transaction's own deadlines count too: what it saw must be true when it commits.
         Evaluation { result, effect, version, expires_at: cell.expires_at, expired }

@@ -49,7 +49,8 @@ impl Shard {
             // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
             let alive = [expires_at, cell.expires_at].into_iter().filter(|at| *at != 0).min();
             let cell = if cell.is_expired(now_millis) { &Cell::ABSENT } else { cell };
-            let effect = prepare(cell, operation, &mut Context { now_millis, random }, &mut result);
+            let effect =
+                prepare(cell, operation, &mut Context { now_millis, random, site: None }, &mut result);
             let (observed, expires_at, pending) = (observed.clone(), alive.unwrap_or(0), is_flushing);
             let bytes = effect.as_ref().map(encoded);
             evaluated.push(Evaluation { result, effect: bytes, observed, expired, expires_at, pending });
