@@ -182,8 +182,8 @@ impl Command {
     fn stream_indices(&self, arguments: Arguments<'_>) -> Range<usize> {
         let is_word =
             |index: &usize| arguments.get(*index).is_some_and(|word| word.eq_ignore_ascii_case(b"STREAMS"));
-        let words = self.streams_from..arguments.len();
-        match words.into_iter().filter(|_| self.streams_from > 0).find(is_word) {
+        let mut words = self.streams_from..arguments.len();
+        match words.find(|index| self.streams_from > 0 && is_word(index)) {
             Some(word) => word + 1..word + 1 + (arguments.len() - word - 1) / 2,
             None => 0..0,
         }

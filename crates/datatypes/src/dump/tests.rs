@@ -333,7 +333,7 @@ fn a_stream_of_redis_is_read_and_written_again() {
     let id = StreamId::new;
     let entries: Vec<_> = stream.entries.iter().map(|entry| (entry.id, entry.strings().last())).collect();
     let text: &[u8] = b"a longer text than a small integer";
-    assert_eq!(entries, [(id(5, 1), Some(&b"north"[..])), (id(7, 1), Some(b"x")), (id(8, 1), Some(text))]);
+    assert_eq!(entries, [(id(5, 1), Some(&b"north"[..])), (id(7, 1), Some(&b"x"[..])), (id(8, 1), Some(text))]);
     assert_eq!((stream.last, stream.added, stream.max_deleted), (id(8, 1), 4, id(5, 2)));
     let group = stream.group(b"g").expect("a group");
     let owner = group.owners(id(5, 1)).first().map(|owner| (&*owner.consumer, owner.at_millis, owner.count));
