@@ -22,6 +22,10 @@ SETUP = """
     GEOADD places 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
     PFADD visits a b c
     PFADD guests c d
+    XADD stream 1-1 f a
+    XADD stream 2-1 f b
+    XGROUP CREATE stream group 0
+    XREADGROUP GROUP group ann COUNT 1 STREAMS stream >
 """
 
 # By command: calls, separated by semicolons. `-` for commands that Redis 7.0 lacks, which are only made here.
@@ -209,6 +213,23 @@ CALLS = {
         zintercard: ZINTERCARD 2 zset ranks
         zscan: ZSCAN ranks 0
     """,
+    "Streams": """
+        xadd: XADD stream 3-1 f c; XADD stream 1-1 f c; XADD stream MAXLEN 1 4-* f c; XADD missing NOMKSTREAM 1 f c
+        xlen: XLEN stream; XLEN missing
+        xrange: XRANGE stream - +; XRANGE stream (1-1 3 COUNT 1
+        xrevrange: XREVRANGE stream + -
+        xdel: XDEL stream 1-1 9-9
+        xtrim: XTRIM stream MAXLEN 1; XTRIM stream MINID 2-1
+        xsetid: XSETID stream 5-0; XSETID stream 1-0
+        xread: XREAD STREAMS stream 1-1; XREAD COUNT 1 STREAMS stream missing 0 0; XREAD STREAMS stream $
+        xreadgroup: XREADGROUP GROUP group bob STREAMS stream >; XREADGROUP GROUP group ann STREAMS stream 0; XREADGROUP GROUP none ann STREAMS stream >
+        xack: XACK stream group 1-1 2-1; XACK stream none 1-1
+        xpending: XPENDING stream group; XPENDING stream group IDLE 100000 - + 10
+        xclaim: XCLAIM stream group bob 0 1-1; XCLAIM stream group bob 100000 1-1; XCLAIM stream group bob 0 2-1 FORCE JUSTID
+        xautoclaim: XAUTOCLAIM stream group bob 0 0; XAUTOCLAIM stream group bob 100000 0 JUSTID
+        xgroup: XGROUP CREATE stream other $; XGROUP CREATE stream group 0; XGROUP SETID stream group 0; XGROUP CREATECONSUMER stream group cho; XGROUP DELCONSUMER stream group ann; XGROUP DESTROY stream group
+        xinfo: XINFO STREAM stream; XINFO GROUPS stream; XINFO CONSUMERS stream none
+    """,
     "Geo": """
         geoadd: GEOADD places 2.35 48.85 Paris
         geodist: GEODIST places Palermo Catania km
@@ -270,6 +291,14 @@ RULES = {
     ),
     "deadline": ("the last deadline stays", "the later deadline stays"),
     "append": ("both, in the order of their times", "the key is a conflict"),
+    "stream": (
+        "by entry: what was added stays, under ids that differ; a removal removes what it saw",
+        "by entry; where both gave one id, the newer entry gets the next free one",
+    ),
+    "group": (
+        "a group reads on behind the later place; what somebody acknowledged is; both consumers keep what both got",
+        "a group reads on behind the later place; what somebody acknowledged is; both consumers keep what both got",
+    ),
 }
 CONVERGES = {
     "last": """
@@ -282,6 +311,8 @@ CONVERGES = {
     "members": "sadd srem spop smove",
     "scores": "zadd zrem zpopmin zpopmax zmpop bzpopmin bzpopmax bzmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
     "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop blpop brpop blmove brpoplpush blmpop",
+    "stream": "xadd xdel xtrim xsetid",
+    "group": "xreadgroup xack xclaim xautoclaim xgroup",
     "deadline": """
         expire pexpire expireat pexpireat persist getex hexpire hpexpire hexpireat hpexpireat hpersist hgetex
     """,

@@ -172,6 +172,22 @@ INTENDED = [
         ),
     ),
     Difference(
+        what="several errors in one command on streams",
+        redis="`XREAD`, `XREADGROUP`, `XCLAIM` and `XGROUP` look at key and group before ids and some options",
+        anabranch="the arguments are checked before any key is looked at",
+        reason="The same.",
+        example=("XGROUP CREATE missing group first",),
+        commands=("XREAD", "XREADGROUP", "XCLAIM", "XGROUP"),
+        ours=(
+            b"-ERR Invalid ",
+            b"-ERR syntax error",
+            b"-ERR value is not an integer",
+            b"-ERR Unrecognized XCLAIM option",
+            b"-ERR The $ ID",
+            b"-ERR The > ID",
+        ),
+    ),
+    Difference(
         what="several errors in one command on points, or on several sorted sets",
         redis="looks at keys and members before the options, and at no option of an absent key",
         anabranch="the arguments are checked before any key is looked at",

@@ -218,6 +218,38 @@ TEMPLATES = {
         GEORADIUSBYMEMBER_RO <geo> <member> <size> <unit> {WITHDIST|} {ASC|DESC|}
         ZRANGE <geo> 0 -1 WITHSCORES
     """,
+    "streams": """
+        XADD <stream> <entry> (<field> <value>)+
+        XADD <stream> <entry> <field> <value>
+        XADD <stream> <entry> <field> <value>
+        XADD <stream> {NOMKSTREAM|} {MAXLEN|MINID} {=|~|} <count> {LIMIT <count>|} <entry> <field> <value>
+        XLEN <stream>
+        XRANGE <stream> <from> <to> {COUNT <count>|}
+        XRANGE <stream> - +
+        XREVRANGE <stream> <to> <from> {COUNT <count>|}
+        XDEL <stream> <entry>+
+        XTRIM <stream> {MAXLEN|MINID} {=|~|} <count> {LIMIT <count>|}
+        XREAD {COUNT <count>|} STREAMS <stream> <after>
+        XREAD STREAMS <stream> <stream> <after> <after>
+        XSETID <stream> <entry> {ENTRIESADDED <count>|} {MAXDELETEDID <entry>|}
+        XGROUP CREATE <stream> <group> {$|0|<entry>} {MKSTREAM|} {ENTRIESREAD <count>|}
+        XGROUP CREATE <stream> <group> 0 MKSTREAM
+        XGROUP SETID <stream> <group> {$|0|<entry>} {ENTRIESREAD <count>|}
+        XGROUP DESTROY <stream> <group>
+        XGROUP CREATECONSUMER <stream> <group> <consumer>
+        XGROUP DELCONSUMER <stream> <group> <consumer>
+        XREADGROUP GROUP <group> <consumer> {COUNT <count>|} {NOACK|} STREAMS <stream> <new>
+        XREADGROUP GROUP <group> <consumer> COUNT {1|2} STREAMS <stream> <new>
+        XREADGROUP GROUP <group> <consumer> STREAMS <stream> <stream> <new> <new>
+        XACK <stream> <group> <entry>+
+        XPENDING <stream> <group>
+        XPENDING <stream> <group> {IDLE {0|100000}|} <from> <to> <count> {<consumer>|}
+        XCLAIM <stream> <group> <consumer> {0|0|100000|-1} <entry>+ {IDLE <millis>|TIME 5|} {RETRYCOUNT <count>|} {FORCE|} {JUSTID|} {LASTID <entry>|}
+        XAUTOCLAIM <stream> <group> <consumer> {0|100000} <from> {COUNT <count>|} {JUSTID|}
+        XINFO STREAM <stream> {FULL|FULL COUNT <count>|}
+        XINFO GROUPS <stream>
+        XINFO CONSUMERS <stream> <group>
+    """,
     "transactions": """
         MULTI
         MULTI
@@ -267,7 +299,7 @@ TEMPLATES = {
 }
 
 # How often a family is chosen. A sequence prefers two of the first ones, so that it gets somewhere.
-WEIGHTS = {"strings": 12, "bits": 6, "hyperloglogs": 3, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8}
+WEIGHTS = {"strings": 12, "bits": 6, "hyperloglogs": 3, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8, "streams": 10}
 ALWAYS = {"transactions": 8, "connection": 3, "server": 2, "scripting": 4}
 
 # What no command expects where it stands.
@@ -410,17 +442,17 @@ def expand(rng: random.Random, parts: list) -> list[bytes]:
 
 
 # Nothing else reads the keys of HyperLogLogs: Redis keeps their counts in them, and Anabranch does not.
-KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g", "hyperloglog": "p"}
+KEY_LETTERS = {"string": "s", "hash": "h", "list": "l", "set": "e", "zset": "z", "geo": "g", "stream": "x", "hyperloglog": "p"}
 
 
 def value(rng: random.Random, sort: str) -> bytes:
     """A random value of this sort."""
     if sort in KEY_LETTERS:
         stray = sort != "hyperloglog" and rng.random() >= 0.93
-        letter = rng.choice("shlez") if stray else KEY_LETTERS[sort]
+        letter = rng.choice("shlezx") if stray else KEY_LETTERS[sort]
         return f"{letter}{rng.randrange(3)}".encode()
     if sort == "key":
-        return f"{rng.choice('shlezg')}{rng.randrange(3)}".encode()
+        return f"{rng.choice('shlezgx')}{rng.randrange(3)}".encode()
     if sort in ("field", "member"):
         return rng.choice([b"a", b"b", b"c", b"d", b"1", b"2", b"-3", b"", b"f\xff"])
     # No two points are at the same distance from a third.
@@ -455,7 +487,15 @@ CHOICES = {
     "count": [b"0", b"1", b"2", b"3", b"100", b"-1"],
     "script": SCRIPTS,
     "payload": PAYLOADS,
-    "type": [b"string", b"hash", b"zset", b"list", b"set", b"nonsense"],
+    "type": [b"string", b"hash", b"zset", b"list", b"set", b"stream", b"nonsense"],
+    # None that takes the time: those differ.
+    "entry": [b"1-1", b"1-2", b"1-*", b"2-1", b"2-2", b"2-*", b"3-1", b"3-*", b"4-1", b"5", b"6-*", b"7-1", b"8-*", b"0-0", b"1-x"],
+    "after": [b"0", b"0-0", b"1-1", b"2-1", b"3", b"$", b"5-1"],
+    "new": [b">", b">", b">", b">", b"0", b"1-1", b"2", b"$"],
+    "from": [b"-", b"-", b"-", b"0", b"1-1", b"(1-1", b"2", b"(2-1", b"("],
+    "to": [b"+", b"+", b"+", b"9", b"2-1", b"(2-1", b"3", b"(0-0", b"(5"],
+    "group": [b"g", b"g", b"g", b"h"],
+    "consumer": [b"ann", b"bob", b"cho"],
     "name": [b"me", b"a:b", b"", b"two words", b"\xff"],
 }
 

@@ -13,7 +13,8 @@ from resp import encode
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/compatibility.md"
 # In these families every command is about keys; other commands with keys steer connections, or are prefixes.
-GROUPS = {"generic", "string", "bitmap", "hyperloglog", "hash", "list", "set", "sorted-set", "geo", "commuting"}
+GROUPS = {"generic", "string", "bitmap", "hyperloglog", "hash", "list", "set", "sorted-set", "stream", "geo"}
+GROUPS |= {"commuting"}
 
 
 def words(line: str) -> list[bytes]:

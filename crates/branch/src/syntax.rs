@@ -5,7 +5,9 @@
 
 use crate::site::Named;
 use crate::{Begin, End, StateId};
-use datatypes::{Operation, Value, counter, dict, key, list, register, scored_set, set, summary, top};
+use datatypes::{
+    Operation, Value, counter, dict, key, list, register, scored_set, set, stream, summary, top,
+};
 use std::str::FromStr;
 use types::Error;
 
@@ -172,6 +174,7 @@ pub(crate) fn all_of(value: &Value) -> Operation<'static> {
         Value::Top(_) => Operation::Top(top::Operation::Range { start: 0, stop: -1, with_scores: true }),
         // It has nothing that two reads could agree on.
         Value::UidGenerator(_) => Operation::Key(key::Operation::Type),
+        Value::Stream(_) => Operation::Stream(stream::Operation::DescribeAll { count: 0 }),
         Value::User(_) => Operation::Key(key::Operation::Copy),
     }
 }

@@ -36,7 +36,8 @@ fn value(rest: &mut &[Reply<'_>]) -> String {
         Reply::Null => "(nil)".into(),
         Reply::NullArray => "(nil array)".into(),
         Reply::Array(_) | Reply::Pairs(_) | Reply::Push(_) => format!("[{}]", children.join(", ")),
-        Reply::Pair => format!("({})", children.join(", ")),
+        Reply::Pair | Reply::Entry => format!("({})", children.join(", ")),
+        Reply::Entries(_) => format!("{{{}}}", children.join(", ")),
         Reply::Map(_) => {
             let mut pairs: Vec<String> = children.chunks(2).map(|pair| pair.join(": ")).collect();
             pairs.sort();

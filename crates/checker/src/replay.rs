@@ -121,7 +121,7 @@ pub(crate) fn execute_step<'h>(
     cells: &mut Cells<'h>,
 ) -> Result<(), String> {
     let (mut random, mut reply) = (Rng::with_seed(0), ReplyBuf::new());
-    let mut context = Context { now_millis, random: &mut random };
+    let mut context = Context { now_millis, random: &mut random, site: None };
     let found = cells.cell(step.key);
     let expiry = found.expiry(now_millis);
     let effect = prepare(&found.living(now_millis), &step.operation, &mut context, &mut reply);

@@ -3,13 +3,14 @@
 use crate::collections::{ChunkedList, PackedMap, PackedSet, ScoredTree};
 use crate::counter::Counter;
 use crate::register::Register;
+use crate::stream::Stream;
 use crate::summary::SummaryBag;
 use crate::top::Top;
 use crate::uid::UidGenerator;
 use crate::user::{State, Type};
 use crate::{
-    Context, Effect, Items, Operation, counter, dict, key, list, register, scored_set, set, summary, top,
-    uid, user,
+    Context, Effect, Items, Operation, counter, dict, key, list, register, scored_set, set, stream, summary,
+    top, uid, user,
 };
 use std::borrow::Cow;
 use types::{Error, Malformed, Reader, ReplySink, Wire};
@@ -35,6 +36,8 @@ pub enum Kind {
     Top,
     /// A source of unique identifiers.
     UidGenerator,
+    /// Redis's stream.
+    Stream,
     /// A type that a user defined.
     User(Type),
 }
@@ -52,6 +55,7 @@ impl Kind {
             Kind::SummaryBag => "summary",
             Kind::Top => "top",
             Kind::UidGenerator => "uid",
+            Kind::Stream => "stream",
             Kind::User(of) => of.name(),
         }
     }
@@ -78,6 +82,8 @@ pub enum Value {
     Top(Box<Top>),
     /// Nothing.
     UidGenerator(UidGenerator),
+    /// Entries, and groups that read them.
+    Stream(Box<Stream>),
     /// What a module made.
     User(Box<State>),
 }
@@ -95,6 +101,7 @@ impl Value {
             Value::SummaryBag(_) => Kind::SummaryBag,
             Value::Top(_) => Kind::Top,
             Value::UidGenerator(_) => Kind::UidGenerator,
+            Value::Stream(_) => Kind::Stream,
             Value::User(state) => Kind::User(state.of()),
         }
     }
@@ -110,6 +117,7 @@ impl Value {
             Kind::SummaryBag => Value::SummaryBag(Box::default()),
             Kind::Top => Value::Top(Box::default()),
             Kind::UidGenerator => Value::UidGenerator(UidGenerator::default()),
+            Kind::Stream => Value::Stream(Box::default()),
             Kind::User(of) => Value::User(Box::new(State::empty(of))),
         }
     }
@@ -125,6 +133,7 @@ impl Value {
             Value::SummaryBag(bag) => bag.is_empty(),
             Value::Top(top) => top.is_empty(),
             Value::UidGenerator(generator) => generator.is_empty(),
+            Value::Stream(stream) => stream.is_empty(),
             Value::User(state) => state.is_empty(),
         }
     }
@@ -141,6 +150,7 @@ impl Value {
             Value::SummaryBag(bag) => bag.memory(),
             Value::Top(top) => top.memory(),
             Value::UidGenerator(_) => 0,
+            Value::Stream(stream) => stream.memory(),
             Value::User(state) => state.memory(),
         }
     }
@@ -156,6 +166,7 @@ impl Value {
             Value::Dict(_) | Value::Set(_) | Value::ScoredSet(_) | Value::List(_) => {
                 memory.min(PAGES + memory / LISTED)
             }
+            Value::Stream(stream) => stream.copied(),
             _ => memory,
         }
     }
@@ -287,6 +298,7 @@ containers! {
     8 Top top,
     9 UidGenerator uid,
     10 User user,
+    11 Stream stream,
 }
 
 /// What an effect changed, as data that [`exchange`] swaps with the state: undo and redo are the same call.
@@ -347,6 +359,7 @@ impl Patch {
                 Elements::List(patch) => patch.memory(),
                 Elements::SummaryBag(patch) => patch.memory(),
                 Elements::Top(patch) => patch.memory(),
+                Elements::Stream(patch) => patch.memory(),
                 Elements::Counter(_) | Elements::UidGenerator(_) => 0,
                 Elements::User(patch) => patch.memory(),
             },
@@ -373,6 +386,8 @@ pub enum Elements {
     Top(top::Patch),
     /// Whether it exists.
     UidGenerator(uid::Patch),
+    /// Entries, and parts of a group.
+    Stream(stream::Patch),
     /// The state as it was.
     User(user::Patch),
 }
@@ -388,6 +403,7 @@ impl Elements {
             Elements::SummaryBag(_) => Kind::SummaryBag,
             Elements::Top(_) => Kind::Top,
             Elements::UidGenerator(_) => Kind::UidGenerator,
+            Elements::Stream(_) => Kind::Stream,
             Elements::User(patch) => Kind::User(patch.of()),
         }
     }
@@ -429,6 +445,7 @@ pub fn prepare<'a>(
         Operation::SummaryBag(operation) => typed!(summary, operation, SummaryBag),
         Operation::Top(operation) => typed!(top, operation, Top),
         Operation::UidGenerator(operation) => typed!(uid, operation, UidGenerator),
+        Operation::Stream(operation) => typed!(stream, operation, Stream),
         Operation::User(operation) => user::prepare(cell, operation, sink).map(Effect::User),
     }
 }
@@ -462,6 +479,7 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
         Effect::SummaryBag(effect) => typed!(summary, effect, SummaryBag),
         Effect::Top(effect) => typed!(top, effect, Top),
         Effect::UidGenerator(effect) => typed!(uid, effect, UidGenerator),
+        Effect::Stream(effect) => typed!(stream, effect, Stream),
         Effect::User(effect) => typed!(user, effect, User(effect.of())),
     }
 }
@@ -500,6 +518,7 @@ fn exchange_elements(cell: &mut Cell, expires_at: &mut u64, elements: &mut Eleme
         (Some(Value::SummaryBag(state)), Elements::SummaryBag(patch)) => summary::exchange(state, patch),
         (Some(Value::Top(state)), Elements::Top(patch)) => top::exchange(state, patch),
         (Some(Value::UidGenerator(state)), Elements::UidGenerator(patch)) => uid::exchange(state, patch),
+        (Some(Value::Stream(state)), Elements::Stream(patch)) => stream::exchange(state, patch),
         (Some(Value::User(state)), Elements::User(patch)) => user::exchange(state, patch),
         _ => debug_assert!(false, "a patch is exchanged with the state it came from"),
     }

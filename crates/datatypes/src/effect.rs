@@ -1,7 +1,9 @@
 //! Every effect of every type, as one closed enum. The binary form is what journals and streams carry.
 
 use crate::observation::Footprint;
-use crate::{Kind, Mode, counter, dict, key, list, register, scored_set, set, summary, top, uid, user};
+use crate::{
+    Kind, Mode, counter, dict, key, list, register, scored_set, set, stream, summary, top, uid, user,
+};
 use types::{Malformed, Reader, Wire};
 
 /// The mutation that an operation commits.
@@ -27,6 +29,8 @@ pub enum Effect<'a> {
     Top(top::Effect<'a>),
     /// On a generator of identifiers.
     UidGenerator(uid::Effect),
+    /// On a stream.
+    Stream(stream::Effect<'a>),
     /// On a value of a type that a user defined.
     User(user::Effect<'a>),
 }
@@ -48,6 +52,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(_) => Some(Kind::SummaryBag),
             Effect::Top(_) => Some(Kind::Top),
             Effect::UidGenerator(_) => Some(Kind::UidGenerator),
+            Effect::Stream(_) => Some(Kind::Stream),
             Effect::User(effect) => Some(Kind::User(effect.of())),
         }
     }
@@ -65,6 +70,7 @@ impl<'a> Effect<'a> {
             Effect::SummaryBag(effect) => effect.footprint(),
             Effect::Top(effect) => effect.footprint(),
             Effect::UidGenerator(effect) => effect.footprint(),
+            Effect::Stream(effect) => effect.footprint(),
             Effect::User(effect) => effect.footprint(),
         }
     }
@@ -82,6 +88,7 @@ impl<'a> Effect<'a> {
             Effect::List(effect) => {
                 matches!(effect, list::Effect::Push { .. } | list::Effect::InsertAt { .. })
             }
+            Effect::Stream(effect) => effect.creates(),
             _ => true,
         }
     }
@@ -138,6 +145,7 @@ impl<'a> Effect<'a> {
             (Effect::SummaryBag(a), Effect::SummaryBag(b)) => summary::effects_commute(a, b),
             (Effect::Top(a), Effect::Top(b)) => top::effects_commute(a, b),
             (Effect::UidGenerator(a), Effect::UidGenerator(b)) => uid::effects_commute(a, b),
+            (Effect::Stream(a), Effect::Stream(b)) => stream::effects_commute(a, b),
             (Effect::User(a), Effect::User(b)) => user::effects_commute(a, b),
             _ => false,
         }
@@ -163,6 +171,7 @@ impl<'a> Effect<'a> {
             Effect::Top(effect) => tagged!(8, effect),
             Effect::UidGenerator(effect) => tagged!(9, effect),
             Effect::User(effect) => tagged!(10, effect),
+            Effect::Stream(effect) => tagged!(11, effect),
         }
     }
 
@@ -180,6 +189,7 @@ impl<'a> Effect<'a> {
             8 => Effect::Top(top::Effect::decode(input)?),
             9 => Effect::UidGenerator(uid::Effect::decode(input)?),
             10 => Effect::User(user::Effect::decode(input)?),
+            11 => Effect::Stream(stream::Effect::decode(input)?),
             _ => return Err(Malformed("effect tag")),
         })
     }

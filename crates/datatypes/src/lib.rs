@@ -37,6 +37,7 @@ mod operation;
 pub mod register;
 pub mod scored_set;
 pub mod set;
+pub mod stream;
 pub mod summary;
 pub mod top;
 pub mod uid;
@@ -59,4 +60,6 @@ pub struct Context<'c> {
     pub now_millis: u64,
     /// For operations that choose (SPOP); the choice is part of the effect.
     pub random: &'c mut Rng,
+    /// Where several regions choose ids of entries of streams, the number of this one: theirs differ.
+    pub site: Option<u16>,
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Cell, Effect, Invocation, Kind, Mode, Observation, counter, dict, key, list, register, scored_set, set,
-    summary, top, uid, user,
+    stream, summary, top, uid, user,
 };
 use types::{Malformed, Reader, ReplyBuf, Wire};
 
@@ -29,6 +29,8 @@ pub enum Operation<'a> {
     Top(top::Operation<'a>),
     /// On a generator of identifiers.
     UidGenerator(uid::Operation),
+    /// On a stream.
+    Stream(stream::Operation<'a>),
     /// On a value of a type that a user defined.
     User(user::Operation<'a>),
 }
@@ -47,6 +49,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(_) => Some(Kind::SummaryBag),
             Operation::Top(_) => Some(Kind::Top),
             Operation::UidGenerator(_) => Some(Kind::UidGenerator),
+            Operation::Stream(_) => Some(Kind::Stream),
             Operation::User(operation) => Some(Kind::User(operation.of())),
         }
     }
@@ -78,6 +81,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.is_read(),
             Operation::Top(operation) => operation.is_read(),
             Operation::UidGenerator(operation) => operation.is_read(),
+            Operation::Stream(operation) => operation.is_read(),
             Operation::User(operation) => operation.is_read(),
         }
     }
@@ -95,6 +99,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.observation(),
             Operation::Top(operation) => operation.observation(),
             Operation::UidGenerator(operation) => operation.observation(),
+            Operation::Stream(operation) => operation.observation(),
             Operation::User(operation) => operation.observation(),
         }
     }
@@ -151,6 +156,7 @@ impl<'a> Operation<'a> {
             Operation::SummaryBag(operation) => operation.blind_effect().map(Effect::SummaryBag),
             Operation::Top(operation) => operation.blind_effect().map(Effect::Top),
             Operation::UidGenerator(operation) => operation.blind_effect().map(Effect::UidGenerator),
+            Operation::Stream(operation) => operation.blind_effect().map(Effect::Stream),
             Operation::User(operation) => operation.blind_effect().map(Effect::User),
         }
     }
@@ -175,6 +181,7 @@ impl<'a> Operation<'a> {
             Operation::Top(operation) => tagged!(8, operation),
             Operation::UidGenerator(operation) => tagged!(9, operation),
             Operation::User(operation) => tagged!(10, operation),
+            Operation::Stream(operation) => tagged!(11, operation),
         }
     }
 
@@ -192,6 +199,7 @@ impl<'a> Operation<'a> {
             8 => Operation::Top(top::Operation::decode(input)?),
             9 => Operation::UidGenerator(uid::Operation::decode(input)?),
             10 => Operation::User(user::Operation::decode(input)?),
+            11 => Operation::Stream(stream::Operation::decode(input)?),
             _ => return Err(Malformed("operation tag")),
         })
     }

@@ -138,6 +138,8 @@ pub(crate) fn whole_error(reply: &ReplyBuf, steps: usize) -> Option<Error> {
             | ErrorCode::Siblings
             | ErrorCode::BusyKey
             | ErrorCode::InvalidObject
+            | ErrorCode::NoGroup
+            | ErrorCode::BusyGroup
     );
     let alone = reply.elements().nth(1).is_none();
     (alone && (steps != 1 || !of_an_operation)).then_some(error)

@@ -53,6 +53,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (group == "bitmap", "@bitmap"),
         (group == "hyperloglog", "@hyperloglog"),
         (command.is(flag::PUBSUB), "@pubsub"),
+        (group == "stream", "@stream"),
         (is_admin, "@admin"),
         (command.is(flag::FAST), "@fast"),
         (!command.is(flag::FAST), "@slow"),
@@ -61,6 +62,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (is_connection || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
+        (matches!(name, "xread" | "xreadgroup"), "@blocking"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()
 }
@@ -148,7 +150,9 @@ fn write_keyword(word: &str, from: i64, sink: &mut dyn ReplySink) {
     sink.bulk(b"startfrom");
     sink.integer(from);
     sink.bulk(b"find_keys");
-    write_typed("range", &[("lastkey", 0), ("keystep", 1), ("limit", 0)], sink);
+    // The first half of what follows STREAMS.
+    let (last, limit) = if word == "STREAMS" { (-1, 2) } else { (0, 0) };
+    write_typed("range", &[("lastkey", last), ("keystep", 1), ("limit", limit)], sink);
 }
 
 fn write_typed(kind: &str, numbers: &[(&str, i32)], sink: &mut dyn ReplySink) {
@@ -228,7 +232,7 @@ const DIFFERENCES: &[&str] = &[
     "`MOVE`, `SWAPDB` and `COPY` with `DB` stay within the keyspace, or reply `CROSSKEYSPACE`: `DUMP` and `RESTORE` take a \
      value to another one.",
     "`DUMP` writes the types of Redis in the form of Redis 7.2, and refuses others; `RESTORE` also reads what older versions \
-     wrote, but no streams and no modules.",
+     wrote, but no modules.",
     "`OBJECT ENCODING` tells how Redis 7.2 would store a new value like this one. No times or numbers of accesses are told: \
      `OBJECT IDLETIME` and `OBJECT FREQ` reply an error, in caches too.",
     "`SORT` compares bytes, whatever the locale. With `BY nosort` the members of a set come in the order of their bytes.",
@@ -273,8 +277,7 @@ const DIFFERENCES: &[&str] = &[
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
      `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \
-     declared or not. Scripts are Lua 5.4 with what 5.1 had besides: a quotient that is a whole number is written \
-     `2.0` when it is joined to a text, but `2` when it is given to a command. See [scripts](scripts.md).",
+     declared or not. Scripts run Lua 5.1, as in Redis. See [scripts](scripts.md).",
 ];
 
 /// The page `docs/commands.md`: every command with what it does.

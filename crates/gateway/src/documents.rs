@@ -164,7 +164,9 @@ fn argument(text: &'static str) -> Argument {
     let mut argument = Argument { name, kind, arguments: inner, ..Argument::default() };
     while let Some(mark) = rest.chars().next() {
         let after = &rest[1..];
-        let (value, next) = after.split_at(end(after));
+        // A token has a character at least, whichever it is.
+        let least = usize::from(mark == '=' && !after.is_empty());
+        let (value, next) = after.split_at(least + end(&after[least..]));
         match mark {
             '#' => argument.key = value.parse().ok(),
             '=' => argument.token = Some(value),
@@ -262,7 +264,7 @@ mod tests {
     fn the_entries_of_a_key_agree_with_the_table() {
         let documents = Documents::read();
         for command in FAMILIES.iter().flat_map(|family| family.commands) {
-            let has_keys = command.keys.first > 0 || command.key_count > 0;
+            let has_keys = command.keys.first > 0 || command.key_count > 0 || command.streams_from > 0;
             assert_eq!(documents.of(command.name).keys().next().is_some(), has_keys, "{}", command.name);
         }
     }

@@ -12,7 +12,7 @@ use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::Activity;
 use crate::table::{self, Handler};
 use crate::task::Task;
-use datatypes::{Operation, list, scored_set};
+use datatypes::{Operation, list, scored_set, stream};
 use protocol::{Request, Step};
 use resp::Arguments;
 use std::mem;
@@ -402,6 +402,11 @@ fn can_tell_nil(steps: &[Step<'_>]) -> bool {
             keyed.operation,
             Operation::List(list::Operation::Pop { .. })
                 | Operation::ScoredSet(scored_set::Operation::RankWithScore { .. })
+                | Operation::Stream(
+                    stream::Operation::Range { .. }
+                        | stream::Operation::Read { .. }
+                        | stream::Operation::ReadGroup { .. }
+                )
         ),
         _ => true,
     }

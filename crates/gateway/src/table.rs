@@ -8,6 +8,7 @@ use crate::control::Control;
 use crate::flow::Flow;
 use crate::plan::{Call, Plan};
 use resp::{Arguments, parse_integer};
+use std::ops::Range;
 use types::{Error, ReplySink};
 
 /// What is known of a command; Redis's flags of the same names.
@@ -68,6 +69,8 @@ pub(crate) struct Command {
     pub(crate) key_count: usize,
     /// From which argument on the word `STORE` or `STOREDIST` may stand before another key; 0 for none.
     pub(crate) store_from: usize,
+    /// From which argument on the word `STREAMS` may stand before keys and as many ids; 0 for none.
+    pub(crate) streams_from: usize,
     /// The version of Redis that introduced it, or of Anabranch.
     pub(crate) since: &'static str,
     /// One sentence.
@@ -112,6 +115,7 @@ impl Command {
             keys,
             key_count: 0,
             store_from: 0,
+            streams_from: 0,
             since,
             summary,
             handler,
@@ -134,6 +138,12 @@ impl Command {
     /// The same with a key behind the word `STORE` or `STOREDIST`, from the argument with this index on.
     pub(crate) const fn storing_from(mut self, index: usize) -> Self {
         self.store_from = index;
+        self
+    }
+
+    /// The same with keys behind the word `STREAMS`, from the argument with this index on, before as many ids.
+    pub(crate) const fn streams_from(mut self, index: usize) -> Self {
+        self.streams_from = index;
         self
     }
 
@@ -171,7 +181,18 @@ impl Command {
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         let counted = first..first + count.min(len.saturating_sub(first));
         let fixed = fixed.step_by(keys.step.max(1) as usize).map(|index| index as usize);
-        fixed.chain(counted).chain(self.stored_index(arguments))
+        fixed.chain(counted).chain(self.stored_index(arguments)).chain(self.stream_indices(arguments))
+    }
+
+    /// The keys behind `STREAMS`: the first half of what follows.
+    fn stream_indices(&self, arguments: Arguments<'_>) -> Range<usize> {
+        let is_word =
+            |index: &usize| arguments.get(*index).is_some_and(|word| word.eq_ignore_ascii_case(b"STREAMS"));
+        let mut words = self.streams_from..arguments.len();
+        match words.find(|index| self.streams_from > 0 && is_word(index)) {
+            Some(word) => word + 1..word + 1 + (arguments.len() - word - 1) / 2,
+            None => 0..0,
+        }
     }
 
     /// The key behind the last `STORE` or `STOREDIST`.
@@ -207,6 +228,7 @@ pub(crate) static FAMILIES: &[Family] = &[
     Family { group: "list", title: "Lists", commands: commands::lists::COMMANDS },
     Family { group: "set", title: "Sets", commands: commands::sets::COMMANDS },
     Family { group: "sorted-set", title: "Sorted sets", commands: commands::scored_sets::COMMANDS },
+    Family { group: "stream", title: "Streams", commands: commands::streams::COMMANDS },
     Family { group: "geo", title: "Points on the map", commands: commands::geo::COMMANDS },
     Family {
         group: "commuting",

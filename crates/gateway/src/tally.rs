@@ -292,6 +292,12 @@ impl ReplySink for Writer<'_> {
     fn push(&mut self, len: usize) {
         self.encoder.push(len);
     }
+    fn entries(&mut self, pairs: usize) {
+        self.encoder.entries(pairs);
+    }
+    fn entry(&mut self) {
+        self.encoder.entry();
+    }
     fn error(&mut self, error: &Error) {
         self.tally.note(error);
         self.encoder.error(error);

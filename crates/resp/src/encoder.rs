@@ -229,6 +229,17 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
         self.header(marker, len);
     }
 
+    fn entries(&mut self, pairs: usize) {
+        let marker = if self.is_resp3() { b'%' } else { b'*' };
+        self.header(marker, pairs);
+    }
+
+    fn entry(&mut self) {
+        if !self.is_resp3() {
+            self.header(b'*', 2);
+        }
+    }
+
     fn error(&mut self, error: &Error) {
         let out = self.output_mut();
         out.push(b'-');

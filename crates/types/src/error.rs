@@ -72,6 +72,10 @@ codes! {
     BusyKey = 22 "BUSYKEY",
     /// The key holds bytes that are damaged: write it anew.
     InvalidObject = 23 "INVALIDOBJ",
+    /// A command names a consumer group that is not there: create it.
+    NoGroup = 24 "NOGROUP",
+    /// XGROUP CREATE of a group that is there.
+    BusyGroup = 25 "BUSYGROUP",
 }
 
 /// An error reply: `CODE message`.

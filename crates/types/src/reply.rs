@@ -32,6 +32,10 @@ pub trait ReplySink {
     fn pairs(&mut self, pairs: usize);
     /// One pair of [`ReplySink::pairs`]; two elements follow.
     fn pair(&mut self);
+    /// A map whose pairs RESP2 has as arrays of two; `pairs` times [`ReplySink::entry`] and two elements follow.
+    fn entries(&mut self, pairs: usize);
+    /// One pair of [`ReplySink::entries`]; two elements follow.
+    fn entry(&mut self);
     /// A message beside the replies, such as the confirmation of a subscription; `len` elements follow (RESP2: an array).
     fn push(&mut self, len: usize) {
         self.array(len);
@@ -91,6 +95,10 @@ pub enum Reply<'a> {
     Pairs(usize),
     /// See [`ReplySink::pair`].
     Pair,
+    /// See [`ReplySink::entries`].
+    Entries(usize),
+    /// See [`ReplySink::entry`].
+    Entry,
     /// See [`ReplySink::push`].
     Push(usize),
     /// See [`ReplySink::error`].
@@ -114,6 +122,8 @@ impl Reply<'_> {
             Reply::Set(len) => sink.set(*len),
             Reply::Pairs(pairs) => sink.pairs(*pairs),
             Reply::Pair => sink.pair(),
+            Reply::Entries(pairs) => sink.entries(*pairs),
+            Reply::Entry => sink.entry(),
             Reply::Push(len) => sink.push(*len),
             Reply::Error(error) => sink.error(error),
         }
@@ -122,9 +132,13 @@ impl Reply<'_> {
     /// How many elements belong to this one as its direct children.
     pub fn children(&self) -> usize {
         match self {
-            Reply::Array(len) | Reply::Set(len) | Reply::Pairs(len) | Reply::Push(len) => *len,
+            Reply::Array(len)
+            | Reply::Set(len)
+            | Reply::Pairs(len)
+            | Reply::Push(len)
+            | Reply::Entries(len) => *len,
             Reply::Map(pairs) => pairs.saturating_mul(2),
-            Reply::Pair => 2,
+            Reply::Pair | Reply::Entry => 2,
             _ => 0,
         }
     }
@@ -225,7 +239,9 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         11 => Reply::Pair,
         12 => Reply::Error(Error::decode(input)?),
         13 => Reply::Number(text(input)?),
-        14 => Reply::Push(count(input)?),
+        14 => Reply::Entries(count(input)?),
+        15 => Reply::Entry,
+        16 => Reply::Push(count(input)?),
         _ => return Err(Malformed("reply tag")),
     })
 }
@@ -270,8 +286,14 @@ impl ReplySink for ReplyBuf {
     fn pair(&mut self) {
         self.tagged(11, |_| {});
     }
+    fn entries(&mut self, pairs: usize) {
+        self.tagged(14, |out| put_varint(out, pairs as u64));
+    }
+    fn entry(&mut self) {
+        self.tagged(15, |_| {});
+    }
     fn push(&mut self, len: usize) {
-        self.tagged(14, |out| put_varint(out, len as u64));
+        self.tagged(16, |out| put_varint(out, len as u64));
     }
     fn error(&mut self, error: &Error) {
         self.tagged(12, |out| error.encode(out));

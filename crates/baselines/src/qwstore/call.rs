@@ -53,7 +53,7 @@ impl Call {
         if self.blind {
             result.simple("OK");
         } else {
-            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random }, &mut result);
+            prepare(&Cell::ABSENT, &operation, &mut Context { now_millis, random, site: None }, &mut result);
         }
         // A deadline that has passed deletes.
         let is_over = deadline_set(&effect).is_some_and(|deadline| deadline != 0 && deadline <= now_millis);

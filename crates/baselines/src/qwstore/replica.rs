@@ -75,7 +75,7 @@ impl Replica {
     ) -> Result<(ReplyBuf, Effects), Malformed> {
         let operation = Operation::decode(&mut Reader::new(operation))?;
         let mut result = ReplyBuf::new();
-        let mut context = Context { now_millis, random };
+        let mut context = Context { now_millis, random, site: None };
         let read = |cell: &Cell| {
             let (expiry, cell) = (cell.expiry(now_millis), cell.living(now_millis));
             let effect = prepare(&cell, &operation, &mut context, &mut result);

@@ -109,6 +109,9 @@ fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effec
             }
         }
         (Some(Value::List(from)), Value::List(to)) => lists(from, to, effects),
+        (Some(Value::Stream(from)), Value::Stream(to)) => {
+            super::stream::between(from, to, &mut |effect| effects.push(&Effect::Stream(effect.clone())));
+        }
         (Some(Value::Counter(from)), Value::Counter(to)) if from.sum() != to.sum() => {
             sums(to.sum() - from.sum(), effects);
         }

@@ -6,6 +6,7 @@ mod lens;
 mod list;
 mod parting;
 mod plan;
+mod stream;
 mod value;
 
 pub(crate) use delta::effects_between;

@@ -9,17 +9,19 @@
 //! | list | what one side removed goes, what one side inserted stays, the older side's first |
 //! | counter, summary | the sum of what both sides added |
 //! | top | of every member the greater score; of two reservations the larger |
+//! | stream | what one side removed goes, what one side added stays: [`stream`](super::stream) |
 //! | deadline, of a key or of a field | one side's change; else the later one |
 //!
 //! Values of different types conflict. Where a policy decides a conflict, it decides for the smallest part that
 //! conflicts: a field, a member, a register.
 
-use super::list;
+use super::{list, stream};
 use crate::{Change, StateId};
 use datatypes::collections::{PackedMap, PackedSet, ScoredTree};
 use datatypes::counter::Counter;
 use datatypes::register::{Register, parse_integer};
 use datatypes::scored_set::ScoredItems;
+use datatypes::stream::Stream;
 use datatypes::summary::SummaryBag;
 use datatypes::top::{self, Top};
 use datatypes::{Cell, Effect, Kind, Mode, Value, apply, counter};
@@ -174,6 +176,17 @@ fn merge_kind(
             tops(base, left, right)
         }
         Kind::UidGenerator => left.cell.value.clone().or_else(|| right.cell.value.clone()),
+        Kind::Stream => {
+            let sides = of_kind!(Stream, base, left.cell, right.cell);
+            let [base, older, newer] = match left.newest > right.newest {
+                true => [sides[0], sides[2], sides[1]],
+                false => sides,
+            };
+            let none = Stream::default();
+            let [base, older, newer] =
+                [base, older, newer].map(|stream| stream.map_or(&none, |stream| &**stream));
+            stream::merge(base, older, newer).map(|merged| Value::Stream(Box::new(merged)))
+        }
         Kind::User(_) => judge.choose(left, right)?.cell.value.clone(),
     })
 }

@@ -170,7 +170,7 @@ impl Site {
                 let delete = datatypes::Operation::Key(datatypes::key::Operation::Delete);
                 let mut ignored = ReplyBuf::new();
                 for key in &keys {
-                    let context = &mut Context { now_millis, random };
+                    let context = &mut Context { now_millis, random, site: None };
                     let outcome =
                         self.keyspace.operate(transaction, key, (&delete, true), context, &mut ignored);
                     debug_assert!(outcome.is_ok(), "a conflicting key may be deleted");
@@ -187,7 +187,7 @@ impl Site {
         (now_millis, random): (u64, &mut Rng),
         reply: &mut ReplyBuf,
     ) {
-        let context = &mut Context { now_millis, random };
+        let context = &mut Context { now_millis, random, site: None };
         let mut result = ReplyBuf::new();
         let key = CompactKey::new(keyed.key);
         let operation = (&keyed.operation, keyed.blind);

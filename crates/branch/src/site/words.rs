@@ -418,7 +418,8 @@ impl Site {
 /// A value as the command for all of its type shows it.
 fn whole(value: &datatypes::Value, cell: &datatypes::Cell, now: Now, reply: &mut ReplyBuf) {
     let mut random = types::Rng::with_seed(0);
-    let mut context = datatypes::Context { now_millis: now.wall.as_millis(), random: &mut random };
+    let mut context =
+        datatypes::Context { now_millis: now.wall.as_millis(), random: &mut random, site: None };
     let operation: Operation<'_> = syntax::all_of(value);
     let effect = datatypes::prepare(cell, &operation, &mut context, reply);
     debug_assert!(effect.is_none(), "it only reads");

@@ -5,8 +5,10 @@ use anabranch_branch::merge::{Clash, Side, three_way};
 use anabranch_branch::{Begin, Change, End, Keyspace, Mutant, Mutants, Options, Policy, Refusal, StateId};
 use datatypes::list::End as ListEnd;
 use datatypes::scored_set::ScoredItems;
+use datatypes::stream::StreamId;
 use datatypes::{
-    Cell, Effect, Items, Mode, apply, counter, dict, key as any, list, scored_set, summary, top,
+    Cell, Effect, Items, Mode, Value, apply, counter, dict, key as any, list, scored_set, stream, summary,
+    top,
 };
 use proptest::prelude::*;
 use types::{Incarnation, ProcessId, Rng};
@@ -136,12 +138,71 @@ fn every_type_merges_by_its_rule() {
     assert_eq!(merged(&[rank("a", 1.0)], &[rank("b", 2.0)], &[rank("a", 3.0)], Refuse), {
         made_of(&[rank("a", 3.0), rank("b", 2.0)])
     });
+    // Streams: ids that both gave, groups, acknowledgements.
+    assert_eq!(merged(&[entry(1, "o")], &[entry(2, "a")], &[entry(3, "b")], Refuse), {
+        made_of(&[entry(1, "o"), entry(2, "a"), entry(3, "b")])
+    });
+    assert_eq!(merged(&[entry(1, "o")], &[entry(2, "a")], &[entry(2, "b")], Refuse), {
+        made_of(&[entry(1, "o"), entry(2, "a"), entry(2, "b")])
+    });
+    let trimmed = |millis| {
+        let ids = [StreamId::new(millis, 0)].into_iter().collect();
+        Effect::Stream(stream::Effect::Remove { ids, trims: true })
+    };
+    assert_eq!(merged(&[entry(1, "o")], &[trimmed(1)], &[entry(2, "b")], Refuse), {
+        made_of(&[entry(1, "o"), trimmed(1), entry(2, "b")])
+    });
+    let began = [entry(1, "o"), entry(2, "p"), reading_group()];
+    let acknowledge = |millis| {
+        let ids = [StreamId::new(millis, 0)].into_iter().collect();
+        Effect::Stream(stream::Effect::Acknowledge { group: b"g", ids })
+    };
+    let pending = |left: &[Effect<'_>], right: &[Effect<'_>]| {
+        let merged = merged(&began, left, right, Refuse).expect("no conflict");
+        let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
+        let group = stream.group(b"g").expect("a group");
+        let names = |owners: &stream::Owners| -> Vec<Vec<u8>> {
+            owners.iter().map(|owner| owner.consumer.to_vec()).collect()
+        };
+        group.pending().iter().map(|(id, owners)| (id.millis, names(owners))).collect::<Vec<_>>()
+    };
+    let both = vec![(1, vec![b"ann".to_vec(), b"bob".to_vec()])];
+    assert_eq!(pending(&[given("ann", 1)], &[given("bob", 1)]), both, "both have it");
+    assert_eq!(pending(&[given("ann", 1), acknowledge(1)], &[given("bob", 1)]), []);
+    let behind = [(1, vec![b"ann".to_vec()]), (2, vec![b"bob".to_vec()])];
+    assert_eq!(pending(&[given("ann", 1)], &[given("ann", 1), given("bob", 2)]), behind);
     // Types, deadlines.
     refused(&[], &[member("a")], &[push("a")]);
     assert_eq!(merged(&[], &[member("a")], &[push("a")], Newest), made_of(&[push("a")]));
     let until = |at| Effect::Key(any::Effect::SetDeadline(at));
     assert_eq!(merged(&[is("1")], &[until(7)], &[until(9)], Refuse), made_of(&[is("1"), until(9)]));
     assert_eq!(merged(&[is("1"), until(9)], &[until(0)], &[is("2"), until(9)], Refuse), made_of(&[is("2")]));
+}
+
+/// An entry under an id of this millisecond.
+fn entry(millis: u64, value: &'static str) -> Effect<'static> {
+    let items = Items::two(b"f", value.as_bytes());
+    let (id, trimmed) = (StreamId::new(millis, 0), stream::Ids::none());
+    Effect::Stream(stream::Effect::Add { id, items, trimmed })
+}
+
+fn reading_group() -> Effect<'static> {
+    Effect::Stream(stream::Effect::CreateGroup { group: b"g", last: StreamId::ZERO, read: None })
+}
+
+/// A consumer gets the entry of this millisecond.
+fn given(consumer: &'static str, millis: u64) -> Effect<'static> {
+    let id = StreamId::new(millis, 0);
+    Effect::Stream(stream::Effect::Deliver {
+        group: b"g",
+        consumer: consumer.as_bytes(),
+        now_millis: 7,
+        deliveries: vec![stream::Delivery { id, at_millis: 7, count: 1 }],
+        gone: stream::Ids::none(),
+        last: Some(id),
+        read: None,
+        beside: false,
+    })
 }
 
 fn an_effect() -> impl Strategy<Value = Effect<'static>> {
@@ -158,6 +219,9 @@ fn an_effect() -> impl Strategy<Value = Effect<'static>> {
         Just(POP),
         (-9..9i64).prop_map(|by| Effect::Counter(counter::Effect::Add { by })),
         Just(Effect::DELETE),
+        (1..5u64, name()).prop_map(|(millis, value)| entry(millis, value)),
+        Just(reading_group()),
+        (name(), 1..5u64).prop_map(|(consumer, millis)| given(consumer, millis)),
     ]
 }
 

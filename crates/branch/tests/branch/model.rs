@@ -273,7 +273,7 @@ pub fn operate(
     operation: &Operation<'_>,
 ) -> Result<ReplyBuf, Refusal> {
     let (mut reply, mut random) = (ReplyBuf::new(), Rng::with_seed(1));
-    let mut context = Context { now_millis: 1000, random: &mut random };
+    let mut context = Context { now_millis: 1000, random: &mut random, site: None };
     keyspace.operate(transaction, &key(name), (operation, false), &mut context, &mut reply)?;
     Ok(reply)
 }

@@ -54,6 +54,11 @@ impl Topology {
         self.regions[usize::from(region.0)].partitions[&partition]
     }
 
+    /// What makes the ids that a region chooses differ from those that others choose; `None` where it is the only one.
+    pub fn site(&self, region: RegionId) -> Option<u16> {
+        (self.regions.len() > 1).then_some(region.0)
+    }
+
     /// The regions that hold a partition, each with its replica.
     pub fn holders(&self, partition: u16) -> impl Iterator<Item = (RegionId, Address)> {
         let regions = (0u16..).map(RegionId).zip(&self.regions);

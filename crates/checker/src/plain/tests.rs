@@ -220,7 +220,7 @@ fn transaction(operations: &[Operation<'_>], now_millis: u64) -> Transaction {
             datatypes::apply::<false>(&mut cells[at], &expiry);
         }
         let (mut reply, mut bytes) = (ReplyBuf::new(), Vec::new());
-        let mut context = Context { now_millis, random: &mut random };
+        let mut context = Context { now_millis, random: &mut random, site: None };
         if let Some(effect) = prepare(&cells[at], operation, &mut context, &mut reply) {
             datatypes::apply::<false>(&mut cells[at], &effect);
         }

@@ -2,7 +2,7 @@
 
 use crate::register::hyperloglog;
 use crate::scored_set::ScoredItems;
-use crate::{Effect, Items, counter, dict, key, list, register, scored_set, set, summary, top, uid};
+use crate::{Effect, Items, counter, dict, key, list, register, scored_set, set, stream, summary, top, uid};
 
 /// The effect that does what `first` and then `second` do, in every state, if there is one of this form.
 pub fn then<'a>(first: &Effect<'a>, second: &Effect<'a>) -> Option<Effect<'a>> {
@@ -28,6 +28,7 @@ pub fn then<'a>(first: &Effect<'a>, second: &Effect<'a>) -> Option<Effect<'a>> {
         (Effect::Set(a), Effect::Set(b)) => sets(a, b).map(Effect::Set),
         (Effect::ScoredSet(a), Effect::ScoredSet(b)) => scored_sets(a, b).map(Effect::ScoredSet),
         (Effect::List(a), Effect::List(b)) => lists(a, b).map(Effect::List),
+        (Effect::Stream(a), Effect::Stream(b)) => streams(a, b).map(Effect::Stream),
         (
             Effect::Counter(counter::Effect::Add { by: a }),
             Effect::Counter(counter::Effect::Add { by: b }),
@@ -101,6 +102,19 @@ fn lists<'a>(first: &list::Effect<'a>, second: &list::Effect<'a>) -> Option<list
         }
         (Pop { end: a, count: x }, Pop { end: b, count: y }) if a == b => {
             Some(Pop { end: *a, count: x.checked_add(*y)? })
+        }
+        _ => None,
+    }
+}
+
+fn streams<'a>(first: &stream::Effect<'a>, second: &stream::Effect<'a>) -> Option<stream::Effect<'a>> {
+    use stream::Effect::{Acknowledge, Remove};
+    match (first, second) {
+        (Remove { ids: x, trims: a }, Remove { ids: y, trims: b }) if a == b => {
+            Some(Remove { ids: x.iter().chain(y.iter()).collect(), trims: *a })
+        }
+        (Acknowledge { group: a, ids: x }, Acknowledge { group: b, ids: y }) if a == b => {
+            Some(Acknowledge { group: a, ids: x.iter().chain(y.iter()).collect() })
         }
         _ => None,
     }

@@ -82,7 +82,7 @@ pub fn may_combine(held: (&Operation<'_>, bool), asked: (&Operation<'_>, bool), 
         return false;
     }
     let mut reply = ReplyBuf::new();
-    let effect = prepare(&Cell::ABSENT, held, &mut Context { now_millis: 0, random }, &mut reply);
+    let effect = prepare(&Cell::ABSENT, held, &mut Context { now_millis: 0, random, site: None }, &mut reply);
     let held = Outstanding { operation: held, blind: held_blind, reply: &reply, effect: effect.as_ref() };
     combine(&held, asked, asked_blind).is_some()
 }

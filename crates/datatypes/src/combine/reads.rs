@@ -41,6 +41,9 @@ pub(super) fn answer(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Optio
 /// True for what draws, or tells the time that is left.
 fn is_chosen(operation: &Operation<'_>) -> bool {
     use key::TimeFormat::{MillisLeft, SecondsLeft};
+    if let Operation::Stream(operation) = operation {
+        return operation.tells_time();
+    }
     matches!(
         operation,
         Operation::Set(set::Operation::Random { .. })

@@ -2,7 +2,9 @@
 
 use super::blobs::{self, Element};
 use super::input::{Input, parse_decimal};
-use super::{CRC, FOOTER_BYTES, Refusal, VERSION_WITH_FIELD_EXPIRY, container, listpack, tag, ziplist};
+use super::{
+    CRC, FOOTER_BYTES, Refusal, VERSION_WITH_FIELD_EXPIRY, container, listpack, streams, tag, ziplist,
+};
 use crate::Value;
 use crate::collections::{ChunkedList, MAX_DEADLINE, PackedMap, PackedSet, ScoredTree};
 use crate::register::{MAX_BYTES, Register};
@@ -31,6 +33,9 @@ pub fn decode(payload: &[u8]) -> Result<Value, Refusal> {
             Value::Dict(Box::new(hash(tag, &mut input)?))
         }
         tag::HASH_METADATA | tag::HASH_LISTPACK_EX => Value::Dict(Box::new(dated_hash(tag, &mut input)?)),
+        tag::STREAM | tag::STREAM_2 | tag::STREAM_3 => {
+            Value::Stream(Box::new(streams::read(tag, &mut input)?))
+        }
         _ => return Err(Refusal::Format),
     };
     if input.is_empty() { Ok(value) } else { Err(Refusal::Format) }

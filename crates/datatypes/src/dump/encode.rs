@@ -3,7 +3,7 @@
 use super::encoding::MAX_NODE_BYTES;
 use super::listpack::Listpack;
 use super::{
-    CRC, Encoding, VERSION, VERSION_WITH_FIELD_EXPIRY, blobs, container, encoding, length, lzf, tag,
+    CRC, Encoding, VERSION, VERSION_WITH_FIELD_EXPIRY, blobs, container, encoding, length, lzf, streams, tag,
 };
 use crate::Value;
 use crate::collections::{ChunkedList, Member, PackedMap, PackedSet, ScoredTree};
@@ -29,6 +29,7 @@ pub fn encode(value: &Value) -> Option<Vec<u8>> {
         Value::Set(set) => put_set(set, encoding, &mut out),
         Value::ScoredSet(set) => put_scored_set(set, encoding, &mut out),
         Value::List(list) => put_list(list, &mut out),
+        Value::Stream(stream) => streams::put(stream, &mut out),
         Value::Counter(_)
         | Value::SummaryBag(_)
         | Value::Top(_)

@@ -39,6 +39,8 @@ pub enum Encoding {
     HashTable,
     /// A sorted set beyond a few members.
     SkipList,
+    /// Chunks of entries in a tree.
+    Stream,
     /// A type that Redis does not have.
     Own,
 }
@@ -56,6 +58,7 @@ impl Encoding {
             Encoding::IntSet => "intset",
             Encoding::HashTable => "hashtable",
             Encoding::SkipList => "skiplist",
+            Encoding::Stream => "stream",
             Encoding::Own => "own",
         }
     }
@@ -98,6 +101,7 @@ pub fn encoding(value: &Value) -> Encoding {
             });
             choose(fits, Encoding::QuickList)
         }
+        Value::Stream(_) => Encoding::Stream,
         Value::Counter(_)
         | Value::SummaryBag(_)
         | Value::Top(_)

@@ -12,7 +12,7 @@
 //! length and what compressed strings come to, which is bounded.
 //!
 //! Types that Redis does not have (counters, summary bags, tops, generators of identifiers, user-defined
-//! types) have no form here, and neither have streams and modules, which we do not have.
+//! types) have no form here, and neither have modules, which we do not have.
 
 mod blobs;
 mod decode;
@@ -21,6 +21,7 @@ mod encoding;
 mod input;
 mod listpack;
 mod lzf;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod ziplist;
@@ -65,10 +66,13 @@ mod tag {
     pub(super) const ZSET_ZIPLIST: u8 = 12;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const LIST_QUICKLIST: u8 = 14;
+    pub(super) const STREAM: u8 = 15;
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const ZSET_LISTPACK: u8 = 17;
     pub(super) const LIST_QUICKLIST_2: u8 = 18;
+    pub(super) const STREAM_2: u8 = 19;
     pub(super) const SET_LISTPACK: u8 = 20;
+    pub(super) const STREAM_3: u8 = 21;
     /// The earliest deadline of a field in eight bytes; the number of fields; each field's deadline, as a length, counted
     /// from one before the earliest, 0 for none, then field and value.
     pub(super) const HASH_METADATA: u8 = 24;

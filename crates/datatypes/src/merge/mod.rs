@@ -24,6 +24,7 @@ mod line;
 mod listed;
 mod lost;
 mod replay;
+mod streams;
 mod told;
 mod touched;
 mod typed;
@@ -391,7 +392,7 @@ pub fn lasting_kind(effect: &Effect<'_>) -> Option<Kind> {
                     | list::Effect::Keep { .. }
                     | list::Effect::RemoveAt { .. }
             )
-    );
+    ) || matches!(effect, Effect::Stream(effect) if !effect.creates());
     if removes { None } else { said_kind(effect) }
 }
 
@@ -430,6 +431,7 @@ pub fn stands_alone(cell: &Cell, effect: &Effect<'_>) -> bool {
         Effect::ScoredSet(effect) => matches!(effect, scored_set::Effect::Add { .. }),
         Effect::List(effect) => matches!(effect, list::Effect::Push { .. }),
         Effect::Counter(_) | Effect::SummaryBag(_) | Effect::Top(_) | Effect::UidGenerator(_) => true,
+        Effect::Stream(effect) => effect.stands_alone(),
         Effect::User(_) => false,
     };
     adds && (cell.value.is_none() || cell.kind() == effect.kind())

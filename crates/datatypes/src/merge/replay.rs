@@ -6,7 +6,8 @@
 //! and by element: for each group the last live write and the live additions with their sum. Everything that is noted is
 //! noted once and dropped once.
 //!
-//! Where effects of several types met, or a whole value was put, each effect looks at all before it.
+//! Where effects of several types met, or a whole value was put, each effect looks at all before it; of those on streams
+//! only what removes, delivers and acknowledges does.
 
 use super::elements::{Elements, each_element};
 use super::line::{self, Line};
@@ -162,7 +163,7 @@ impl<'e, O: Origin> Replay<'e, O> {
         let beside = bounds.iter().any(|bound| *bound < place);
         let performed = if !beside || stands_alone(cell, &effect) {
             perform_plainly(cell, &effect)
-        } else if self.way == Way::Mixed {
+        } else if matches!(self.way, Way::Mixed | Way::Of(Kind::Stream)) {
             self.perform_mixed(cell, origin, &effect)
         } else {
             self.perform_beside(cell, origin, &effect, &bounds)

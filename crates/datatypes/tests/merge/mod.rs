@@ -5,4 +5,5 @@ mod losses;
 mod random;
 mod replayed;
 mod script;
+mod streams;
 mod table;

@@ -5,7 +5,7 @@ use datatypes::register::{Condition, Deadline, LongDouble, Parsed, SetReply, Uni
 use datatypes::scored_set::{AddFlags, ScoredItems};
 use datatypes::{
     Cell, Context, Effect, Items, Operation, Value, counter, dict, key, list, prepare, register, scored_set,
-    set,
+    set, stream,
 };
 use types::{Reader, ReplyBuf, Rng};
 
@@ -74,7 +74,7 @@ impl History {
         self.0.push(Entry { group, upto, effect: Vec::new() });
         let state = self.state(|other| other != place && self.observed(place, other));
         let mut reply = ReplyBuf::new();
-        let mut context = Context { now_millis: NOW_MILLIS, random };
+        let mut context = Context { now_millis: NOW_MILLIS, random, site: Some(group) };
         let chosen = prepare(&state, operation, &mut context, &mut reply);
         let refused = reply.as_error().is_some();
         match assertion(operation).filter(|_| !refused).or(chosen) {
@@ -201,9 +201,66 @@ fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> O
             pivot: bytes[2],
             value: bytes[3],
         }),
+        word if word.starts_with('X') => Operation::Stream(stream_operation(words, bytes)),
         "COUNT" => Operation::Counter(counter::Operation::Add { by: number(1) }),
         other => panic!("unknown command {other}"),
     }
+}
+
+fn stream_operation<'a>(words: &[&str], bytes: &'a [&'a [u8]]) -> stream::Operation<'a> {
+    use stream::{Claiming, NewId, Operation as O, Start, StreamId, Trim};
+    let id = |place: usize| StreamId::parse(bytes[place], 0).expect("an id");
+    let rest = |from: usize| Items::Slices(&bytes[from..]);
+    let (key, start) = (&b"k"[..], Start::After { id: StreamId::ZERO });
+    match words[0] {
+        "XADD" => {
+            let id = if words[1] == "*" { NewId::Next } else { NewId::Given { id: id(1) } };
+            O::Add { id, items: Items::two(b"f", bytes[2]), only_if_exists: false, trim: None }
+        }
+        "XDEL" => O::Delete { ids: rest(1) },
+        "XTRIM" => {
+            let length = words[1].parse().expect("a number");
+            O::Trim { trim: Trim::Length { length, about: None } }
+        }
+        "XCREATE" => O::CreateGroup { group: bytes[1], start, read: None, create: true },
+        "XDESTROY" => O::DestroyGroup { group: bytes[1] },
+        "XSETID" => O::SetGroup { key, group: bytes[1], start, read: None },
+        "XDELCONSUMER" => O::DeleteConsumer { key, group: bytes[1], consumer: bytes[2] },
+        "XREAD" => O::ReadGroup {
+            key,
+            group: bytes[1],
+            consumer: bytes[2],
+            own_after: None,
+            count: words.get(3).map_or(0, |count| count.parse().expect("a number")),
+            no_ack: false,
+        },
+        "XACK" => O::Acknowledge { group: bytes[1], ids: rest(2) },
+        "XCLAIM" => {
+            let (group, consumer) = (bytes[1], bytes[2]);
+            O::Claim { key, group, consumer, ids: rest(3), claiming: Claiming::default() }
+        }
+        other => panic!("unknown command {other}"),
+    }
+}
+
+/// Entries, then the groups: up to where they have read, and who has what.
+fn told_stream(stream: &stream::Stream) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let id = |id: stream::StreamId| format!("{}-{}", id.millis, id.sequence);
+    let entry = |entry: stream::Entry<'_>| {
+        let value = entry.strings().nth(1).map(text).unwrap_or_default();
+        format!("{}={value}", id(entry.id))
+    };
+    let mut parts: Vec<String> = stream.entries.iter().map(entry).collect();
+    for (name, group) in stream.groups() {
+        let owners = |(of, owners): (&stream::StreamId, &stream::Owners)| {
+            let names: Vec<String> = owners.iter().map(|owner| text(&owner.consumer)).collect();
+            format!(" {}:{}", id(*of), names.join(","))
+        };
+        let pending: String = group.pending().iter().map(owners).collect();
+        parts.push(format!("{}@{}({})", text(name), id(group.last), pending.trim_start()));
+    }
+    format!("<{}>", parts.join(" "))
 }
 
 /// A state in words.
@@ -234,6 +291,7 @@ pub fn told(cell: &Cell) -> String {
         }
         Some(Value::List(list)) => format!("[{}]", joined(list.iter().map(text).collect(), false)),
         Some(Value::Counter(counter)) => format!("#{}", counter.sum()),
+        Some(Value::Stream(stream)) => told_stream(stream),
         Some(other) => format!("{other:?}"),
     };
     match cell.expires_at {

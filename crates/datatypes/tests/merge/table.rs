@@ -120,6 +120,34 @@ const TABLE: &str = "
     SADD a; SET x; SADD b => {b}; x
     SADD a; SET x; SREM a => x
     SADD a; DEL, RPUSH x; SADD b => {b}; [x]
+    ; XADD 5-1 a; XADD 5-2 b => <5-1=a 5-2=b>
+    ; XADD 5-1 a; XADD 5-1 b => <5-1=a 5-2=b>; <5-1=b 5-2=a>
+    ; XADD 5-1 a, XADD 5-2 b; XADD 5-1 c, XADD 5-2 d => <5-1=a 5-2=b 5-3=c 5-4=d>; <5-1=c 5-2=d 5-3=a 5-4=b>
+    ; XADD * a; XADD * b => <1000-0=a 1000-1=b>
+    ; XADD * a, XADD * b; XADD * c => <1000-0=a 1000-1=c 1000-65536=b>
+    XADD 5-1 o; XADD 9-1 a; XADD 6-1 b => <5-1=o 6-1=b 9-1=a>
+    XADD 5-1 o, XADD 5-2 p; XTRIM 1; XADD 6-1 a => <5-2=p 6-1=a>
+    XADD 5-1 o; XDEL 5-1; XADD 6-1 a => <6-1=a>
+    XADD 5-1 o; XDEL 5-1; XTRIM 0 => <>
+    XADD 5-1 o; DEL; XADD 6-1 a => <6-1=a>
+    XADD 5-1 o; DEL, XADD 5-1 a; XDEL 5-1 => <5-1=a>
+    XADD 5-1 o; XADD 6-1 a; XADD 6-1 b, XDEL 6-1 => <5-1=o 6-1=a 6-2=b>; <5-1=o 6-1=a>
+    XADD 5-1 o; XADD 6-1 a, XDEL 6-1; XADD 6-1 b => <5-1=o 6-1=b>; <5-1=o 6-1=b 6-2=a>
+    XADD 5-1 o; XCREATE g; XCREATE g => <5-1=o g@0-0()>
+    XADD 5-1 o, XCREATE g; XREAD g a; XREAD g b => <5-1=o g@5-1(5-1:a,b)>
+    XADD 5-1 o, XCREATE g; XREAD g a; XREAD g a => <5-1=o g@5-1(5-1:a)>
+    XADD 5-1 o, XCREATE g; XREAD g a, XACK g 5-1; XREAD g b => <5-1=o g@5-1()>
+    XADD 5-1 o, XADD 5-2 p, XCREATE g; XREAD g a 1; XREAD g b => <5-1=o 5-2=p g@5-2(5-1:a,b 5-2:b)>
+    XADD 5-1 o, XCREATE g, XREAD g a; XACK g 5-1; XCLAIM g b 5-1 => <5-1=o g@5-1()>
+    XADD 5-1 o, XCREATE g, XREAD g a; XCLAIM g c 5-1; XCLAIM g b 5-1 => <5-1=o g@5-1(5-1:b,c)>
+    XADD 5-1 o, XCREATE g; XREAD g a, XCLAIM g c 5-1; XREAD g b => <5-1=o g@5-1(5-1:b,c)>
+    XADD 5-1 o, XCREATE g; XREAD g a; XDESTROY g => <5-1=o>
+    XADD 5-1 o, XCREATE g, XREAD g a; XDESTROY g, XCREATE g; XDESTROY g => <5-1=o g@0-0()>
+    XADD 5-1 o, XADD 5-2 p, XCREATE g, XREAD g a 1; XREAD g a; XDELCONSUMER g a => <5-1=o 5-2=p g@5-2(5-2:a)>
+    XADD 5-1 o, XCREATE g; XADD * a, XREAD g c; XADD * b, XREAD g d => <5-1=o 1000-0=a 1000-1=b g@1000-1(5-1:c,d 1000-0:c 1000-1:d)>
+    XADD 5-1 o; DEL; XCREATE g => <g@0-0()>
+    XADD 5-1 o; SET x; XADD 6-1 a => <6-1=a>; x
+    XADD 5-1 o; SET x; XDEL 5-1 => x
     ; HINCRBY f 1, HDEL f; ZADD 1 a => {a:1}
     ; COUNT 2; COUNT 3 => #5
     COUNT 1; DEL; COUNT 3 => #3

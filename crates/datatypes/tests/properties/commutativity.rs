@@ -216,6 +216,7 @@ fn a_wrong_rule_is_refuted() {
         Kind::Counter,
         Kind::SummaryBag,
         Kind::Top,
+        Kind::Stream,
         Kind::User(auction()),
     ] {
         assert!(

@@ -10,6 +10,7 @@ mod maps;
 mod models;
 mod runner;
 mod strategies;
+mod streams;
 mod undo;
 mod visits;
 
@@ -24,7 +25,7 @@ const NOW_MILLIS: u64 = 1000;
 fn evaluate<'a>(cell: &Cell, operation: &Operation<'a>) -> (ReplyBuf, Option<Effect<'a>>) {
     let mut reply = ReplyBuf::new();
     let mut random = Rng::with_seed(7);
-    let mut context = Context { now_millis: NOW_MILLIS, random: &mut random };
+    let mut context = Context { now_millis: NOW_MILLIS, random: &mut random, site: None };
     let effect = prepare(cell, operation, &mut context, &mut reply);
     (reply, effect)
 }

@@ -36,7 +36,7 @@ const SCORES: [f64; 11] = [
 ];
 const DEADLINES: [u64; 2] = [2000, 3000];
 
-pub const KINDS: [Kind; 9] = [
+pub const KINDS: [Kind; 10] = [
     Kind::Register,
     Kind::Dict,
     Kind::Set,
@@ -46,6 +46,7 @@ pub const KINDS: [Kind; 9] = [
     Kind::SummaryBag,
     Kind::Top,
     Kind::UidGenerator,
+    Kind::Stream,
 ];
 
 /// A type that a user defined.
@@ -56,7 +57,7 @@ pub fn auction() -> user::Type {
 }
 
 /// Every type, and one that a user defined.
-pub fn kinds() -> [Kind; 10] {
+pub fn kinds() -> [Kind; 11] {
     let user = Kind::User(auction());
     std::array::from_fn(|place| KINDS.get(place).copied().unwrap_or(user))
 }
@@ -503,6 +504,7 @@ pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
         Kind::UidGenerator => option::of(0..3u64)
             .prop_map(|count| Operation::UidGenerator(uid::Operation::Next { count }))
             .boxed(),
+        Kind::Stream => super::streams::operation().prop_map(Operation::Stream).boxed(),
         Kind::User(of) => user_operation(of).prop_map(Operation::User).boxed(),
     }
 }
@@ -600,6 +602,7 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         .prop_map(Effect::Top)
         .boxed(),
         Kind::UidGenerator => Just(Effect::UidGenerator(uid::Effect::Create)).boxed(),
+        Kind::Stream => super::streams::effect().prop_map(Effect::Stream).boxed(),
         Kind::User(of) => user_operation(of)
             .prop_filter_map("no read", |operation| operation.blind_effect().map(Effect::User))
             .boxed(),

@@ -33,6 +33,7 @@ pub(crate) mod sessions;
 pub(crate) mod set_stores;
 pub(crate) mod sets;
 pub(crate) mod sort;
+pub(crate) mod streams;
 pub(crate) mod strings;
 mod subsequence;
 pub(crate) mod transactions;

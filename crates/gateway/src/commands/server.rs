@@ -152,7 +152,7 @@ fn keys_of<'a>(command: &Command, arguments: Arguments<'a>) -> Result<Vec<&'a [u
     let destination = if command.name == "sort" { sort::destination(arguments) } else { None };
     let indices = command.key_indices(arguments).chain(destination);
     let keys: Vec<&[u8]> = indices.filter_map(|index| arguments.get(index)).collect();
-    if keys.is_empty() && command.key_count == 0 {
+    if keys.is_empty() && command.key_count == 0 && command.streams_from == 0 {
         return Err(Error::err("The command has no key arguments"));
     }
     Ok(keys)

@@ -62,7 +62,7 @@ impl Checker {
         let effect = match change {
             Change::Effect(effect) => Some(effect.clone()),
             Change::Operation(operation) => {
-                let mut context = Context { now_millis: NOW_MILLIS, random: &mut self.random };
+                let mut context = Context { now_millis: NOW_MILLIS, random: &mut self.random, site: None };
                 let newest = self.model[key].newest();
                 prepare(&newest, operation, &mut context, &mut ReplyBuf::new())
             }

@@ -499,7 +499,7 @@ fn a_busy_key_keeps_what_its_groups_have_not_observed() {
             let bytes = operations(at.to_string().as_bytes(), &mut random);
             let operation = Operation::decode(&mut Reader::new(&bytes)).expect("it was encoded here");
             let (mut reply, cell) = (ReplyBuf::new(), store.cell(hash, KEY, 0).clone());
-            let mut context = Context { now_millis: 1, random: &mut random };
+            let mut context = Context { now_millis: 1, random: &mut random, site: None };
             if let Some(effect) = prepare(&cell, &operation, &mut context, &mut reply) {
                 store.commit(hash, KEY, stamp, &effect);
             }

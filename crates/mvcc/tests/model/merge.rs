@@ -5,7 +5,7 @@
 use crate::mvcc::{Bounds, Sight, Store};
 use datatypes::merge::{Among, Trace, assertion, perform};
 use datatypes::{
-    Cell, Context, Effect, Items, Operation, dict, key, list, prepare, register, scored_set, set,
+    Cell, Context, Effect, Items, Operation, dict, key, list, prepare, register, scored_set, set, stream,
 };
 use types::{HashSeed, Reader, ReplyBuf, Rng};
 
@@ -150,6 +150,48 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+/// Entries, most of them under ids of their own, and a group that reads them.
+fn streams(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    use stream::{Claiming, NewId, Operation as O, Start, StreamId};
+    let at = |millis, sequence| StreamId { millis, sequence };
+    let (key, group) = (KEY, &b"g"[..]);
+    let consumers: [&[u8]; 2] = [b"a", b"b"];
+    let consumer = consumers[random.usize(..2)];
+    let few: Vec<String> =
+        (0..4).map(|_| format!("1-{}", random.u64(..3) + 65_536 * random.u64(..3))).collect();
+    let ids = Items::collect(few.iter().map(|id| id.as_bytes()));
+    let operation = match random.u32(..26) {
+        0..8 => {
+            O::Add { id: NewId::Next, items: Items::two(b"f", number), only_if_exists: false, trim: None }
+        }
+        8 => {
+            let id = NewId::Given { id: at(9, random.u64(..3)) };
+            O::Add { id, items: Items::two(b"f", number), only_if_exists: false, trim: None }
+        }
+        9..12 => O::Delete { ids },
+        12..15 => {
+            let start = Start::After { id: StreamId::ZERO };
+            O::CreateGroup { group, start, read: None, create: true }
+        }
+        15..19 => {
+            let count = random.u64(..3);
+            O::ReadGroup { key, group, consumer, own_after: None, count, no_ack: false }
+        }
+        19..21 => O::Acknowledge { group, ids },
+        21 | 22 => O::Claim { key, group, consumer, ids, claiming: Claiming::default() },
+        23 => O::DestroyGroup { group },
+        24 => O::DeleteConsumer { key, group, consumer },
+        _ => {
+            let mut bytes = Vec::new();
+            Operation::Key(key::Operation::Delete).encode(&mut bytes);
+            return if random.bool() { operations(number, random) } else { bytes };
+        }
+    };
+    let mut bytes = Vec::new();
+    Operation::Stream(operation).encode(&mut bytes);
+    bytes
+}
+
 /// Effects of all groups in the order of time, each chosen on what its group had observed.
 pub fn history(random: &mut Rng) -> Vec<Done> {
     history_of(random, operations)
@@ -169,7 +211,7 @@ pub fn history_of(random: &mut Rng, operations: fn(&[u8], &mut Rng) -> Vec<u8>) 
         let bytes = operations(number.as_bytes(), random);
         let operation = Operation::decode(&mut Reader::new(&bytes)).expect("it was encoded here");
         let mut reply = ReplyBuf::new();
-        let mut context = Context { now_millis: 1, random };
+        let mut context = Context { now_millis: 1, random, site: Some(group as u16) };
         let chosen = prepare(&state, &operation, &mut context, &mut reply);
         if let Some(effect) = assertion(&operation).filter(|_| reply.as_error().is_none()).or(chosen) {
             done.push((stamp, encoded(&effect)));
@@ -354,6 +396,11 @@ fn replicas_agree_whatever_the_order_of_arrival() {
 #[test]
 fn replicas_agree_on_writes_of_the_whole_value() {
     replicas_agree(0..2500, writes);
+}
+
+#[test]
+fn replicas_agree_on_streams() {
+    replicas_agree(0..2500, streams);
 }
 
 fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut Rng) -> Vec<u8>) {

@@ -61,10 +61,14 @@ impl Reader<'_> {
             Reply::Null | Reply::NullArray => Ok(self.nothing()),
             Reply::Array(len) | Reply::Pairs(len) if self.is_new => self.list(len, elements),
             Reply::Array(len) | Reply::Push(len) => self.list(len, elements),
-            Reply::Pair => self.list(2, elements),
-            Reply::Map(pairs) if self.is_new => {
+            Reply::Entries(len) if !self.is_new => self.list(len, elements),
+            Reply::Pair | Reply::Entry => self.list(2, elements),
+            Reply::Map(pairs) | Reply::Entries(pairs) if self.is_new => {
                 let map = self.lua.create_table()?;
                 for _ in 0..pairs {
+                    if matches!(element, Reply::Entries(_)) {
+                        elements.next();
+                    }
                     let (key, value) = (self.next(elements)?, self.next(elements)?);
                     map.raw_set(key, value)?;
                 }

@@ -322,7 +322,7 @@ impl Replica {
             let cell = cells.entry(key.clone()).or_default();
             let mut unseen = ReplyBuf::new();
             let sink = if *blind { &mut unseen } else { &mut entry.reply };
-            let mut context = Context { now_millis: 0, random: &mut random };
+            let mut context = Context { now_millis: 0, random: &mut random, site: None };
             if let Some(effect) = prepare(cell, &operation, &mut context, sink) {
                 apply::<false>(cell, &effect);
                 let mut bytes = Vec::new();

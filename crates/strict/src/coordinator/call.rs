@@ -104,7 +104,7 @@ pub fn result_unread(operation: &Operation<'_>, blind: bool, now_millis: u64, ra
     if blind {
         result.simple("OK");
     } else {
-        prepare(&Cell::ABSENT, operation, &mut Context { now_millis, random }, &mut result);
+        prepare(&Cell::ABSENT, operation, &mut Context { now_millis, random, site: None }, &mut result);
     }
     result
 }

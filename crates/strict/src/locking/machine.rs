@@ -117,7 +117,8 @@ impl<'q> Question<'q> {
     fn on(&self, cell: &Cell, version: u64, random: &mut Rng) -> Evaluation {
         let (mut result, now_millis) = (ReplyBuf::new(), self.now_millis);
         let (expiry, cell) = (cell.expiry(now_millis), cell.living(now_millis));
-        let effect = prepare(&cell, self.operation, &mut Context { now_millis, random }, &mut result);
+        let effect =
+            prepare(&cell, self.operation, &mut Context { now_millis, random, site: None }, &mut result);
         let effect = effect.map(|effect| encoded(&effect));
         // The transaction's own deadlines count too: what it saw must be true when it commits.
         let (expires_at, expiry) = (cell.next_deadline(0), expiry.as_ref().map(encoded));

@@ -19,7 +19,7 @@ impl Solo {
         random: &mut Rng,
         out: &mut Outputs<'_, Self>,
     ) {
-        let mut context = Context { now_millis: now.wall.as_millis(), random };
+        let mut context = Context { now_millis: now.wall.as_millis(), random, site: None };
         self.store.touch(keyed.hash, context.now_millis);
         if keyed.blind {
             self.execute_blind(now, id, keyed, &mut context, out);
@@ -284,6 +284,8 @@ impl ReplySink for BlindSink {
     fn set(&mut self, _: usize) {}
     fn pairs(&mut self, _: usize) {}
     fn pair(&mut self) {}
+    fn entries(&mut self, _: usize) {}
+    fn entry(&mut self) {}
     fn error(&mut self, error: &Error) {
         self.0 = Some(error.clone());
     }

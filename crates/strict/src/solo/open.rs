@@ -171,7 +171,7 @@ impl Open {
         });
         let sink = replies.reply(id);
         let mut blind = BlindSink::default();
-        let context = &mut Context { now_millis, random };
+        let context = &mut Context { now_millis, random, site: None };
         let prepared = if keyed.blind {
             let prepared = self.prepare(keyed, group, context, &mut blind);
             blind.finish(sink);

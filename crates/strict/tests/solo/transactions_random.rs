@@ -31,7 +31,7 @@ fn evaluate(cells: &mut Cells, call: &Call) -> (String, bool) {
     let (mut reply, mut random) = (ReplyBuf::new(), Rng::with_seed(1));
     let unseen = call.operation.blind_effect().filter(|_| call.blind);
     let effect = unseen.clone().or_else(|| {
-        let mut context = Context { now_millis: START_MILLIS, random: &mut random };
+        let mut context = Context { now_millis: START_MILLIS, random: &mut random, site: None };
         prepare(cell, &call.operation, &mut context, &mut reply)
     });
     if let Some(effect) = &effect {

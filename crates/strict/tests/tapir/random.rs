@@ -314,7 +314,7 @@ impl Run {
             let Step::Key(keyed) = self.step(key, *act, &value) else { continue };
             let cell = cells.entry(key.as_bytes().into()).or_default();
             let mut result = ReplyBuf::new();
-            let mut context = Context { now_millis: 0, random: &mut Rng::with_seed(0) };
+            let mut context = Context { now_millis: 0, random: &mut Rng::with_seed(0), site: None };
             let effect = prepare(cell, &keyed.operation, &mut context, &mut result);
             if keyed.blind {
                 expected.simple("OK")

@@ -78,8 +78,9 @@ impl Partition {
             for work in &part.work {
                 let Work::Evaluate { step, operation, blind } = work else { continue };
                 let (key, operation) = (&*part.key, &**operation);
+                let (blind, site) = (*blind, None);
                 let evaluation =
-                    Evaluation { hash, key, cached: &[], before: &[], operation, blind: *blind, now_millis };
+                    Evaluation { hash, key, cached: &[], before: &[], operation, blind, now_millis, site };
                 let mut reply = ReplyBuf::new();
                 self.evaluate(version, &evaluation, &mut Ahead::of(1), random, &mut reply)?;
                 answers.push(Answer::new(*step, reply));

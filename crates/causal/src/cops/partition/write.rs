@@ -199,9 +199,9 @@ impl Partition {
                         worked.answers.push(Answer::new(*step, settlement.reply));
                         continue;
                     }
-                    let (before, blind) = (&effects[..], *blind);
+                    let (before, blind, site) = (&effects[..], *blind, self.topology.site(self.region));
                     let evaluation =
-                        Evaluation { hash, key, cached: &[], before, operation, blind, now_millis };
+                        Evaluation { hash, key, cached: &[], before, operation, blind, now_millis, site };
                     let mut reply = ReplyBuf::new();
                     let done = self.evaluate(None, &evaluation, &mut ahead, random, &mut reply);
                     let done =

@@ -192,7 +192,7 @@ fn classify(operation: &Operation<'_>, blind: bool) -> What {
         }
     } else if operation.observation().is_nothing() {
         let mut random = Rng::with_seed(0);
-        let mut context = Context { now_millis: 0, random: &mut random };
+        let mut context = Context { now_millis: 0, random: &mut random, site: None };
         if let Some(effect) = prepare(&Cell::ABSENT, operation, &mut context, &mut reply) {
             return What::Write { effect: encoded(&effect), reply };
         }

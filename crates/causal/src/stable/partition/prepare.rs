@@ -214,6 +214,7 @@ impl<S: Times> Partition<S> {
                         operation,
                         blind: *blind,
                         now_millis: terms.now_millis,
+                        site: self.topology.site(self.region),
                     };
                     self.evaluate_newest(terms, *step, &evaluation, &mut ahead, random, &mut worked.gained)?
                 }

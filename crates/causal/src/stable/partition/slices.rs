@@ -27,6 +27,8 @@ pub(crate) struct Evaluation<'e, D> {
     pub(crate) operation: &'e [u8],
     pub(crate) blind: bool,
     pub(crate) now_millis: u64,
+    /// See [`Context`].
+    pub(crate) site: Option<u16>,
 }
 
 /// From so many steps on a key on, the state behind each is kept for the next one.
@@ -97,7 +99,7 @@ impl<D: Depends> Evaluation<'_, D> {
         reply: &mut ReplyBuf,
     ) -> Vec<Box<[u8]>> {
         let (expiry, cell) = (cell.expiry(self.now_millis), cell.living(self.now_millis));
-        let mut context = Context { now_millis: self.now_millis, random };
+        let mut context = Context { now_millis: self.now_millis, random, site: self.site };
         let effect = prepare(&cell, operation, &mut context, reply);
         let asserted = || merge::assertion(operation).filter(|_| reply.as_error().is_none());
         let effect = asserted().or(effect);
@@ -196,8 +198,9 @@ impl<S: Times> Partition<S> {
                     continue;
                 }
                 let (key, cached) = (&*part.key, part.cached.as_slice());
+                let site = self.topology.site(self.region);
                 let evaluation =
-                    Evaluation { hash, key, cached, before: &before, operation, blind, now_millis };
+                    Evaluation { hash, key, cached, before: &before, operation, blind, now_millis, site };
                 let mut reply = ReplyBuf::new();
                 let effects = self.evaluate(snapshot, &evaluation, &mut ahead, random, &mut reply)?;
                 before.extend(effects.iter().cloned());
@@ -241,7 +244,8 @@ impl<S: Times> Partition<S> {
         let mut operation = Vec::new();
         Operation::Key(key::Operation::Exists).encode(&mut operation);
         let (hash, operation) = (self.store.hash(key), operation.as_slice());
-        let evaluation = Evaluation { hash, key, cached, before, operation, blind: false, now_millis };
+        let (blind, site) = (false, None);
+        let evaluation = Evaluation { hash, key, cached, before, operation, blind, now_millis, site };
         let mut reply = ReplyBuf::new();
         let evaluated = self.evaluate(snapshot, &evaluation, &mut Ahead::of(1), random, &mut reply);
         evaluated.is_ok() && reply.first() == Some(Reply::Integer(1))

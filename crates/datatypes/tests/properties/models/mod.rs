@@ -7,6 +7,7 @@ mod map;
 mod merged;
 mod register;
 mod scored_set;
+mod stream;
 
 use crate::properties::strategies::{KINDS, operation_of};
 use crate::properties::{evaluate, for_all};
@@ -38,6 +39,7 @@ enum Model {
     SummaryBag(Vec<f64>),
     Top(merged::Top),
     UidGenerator(Vec<()>),
+    Stream(stream::Naive),
 }
 
 impl Model {
@@ -62,6 +64,7 @@ impl Model {
             Some(Value::Counter(_) | Value::SummaryBag(_) | Value::Top(_) | Value::UidGenerator(_)) => {
                 return None;
             }
+            Some(Value::Stream(stream)) => Model::Stream(stream::Naive::of(stream)),
             Some(Value::User(_)) => unreachable!("the kinds of these tests are built in"),
         })
     }
@@ -78,6 +81,7 @@ impl Model {
             Model::SummaryBag(_) => "summary",
             Model::Top(_) => "top",
             Model::UidGenerator(_) => "uid",
+            Model::Stream(_) => "stream",
         }
     }
 
@@ -108,6 +112,7 @@ impl Model {
             Operation::SummaryBag(operation) => typed!(SummaryBag, merged::perform_summary, operation),
             Operation::Top(operation) => typed!(Top, merged::perform_top, operation),
             Operation::UidGenerator(operation) => typed!(UidGenerator, merged::perform_uid, operation),
+            Operation::Stream(operation) => typed!(Stream, stream::perform, operation),
             Operation::User(_) => unreachable!("the kinds of these tests are built in"),
         }
     }

@@ -235,7 +235,7 @@ fn evaluate(
     random: &mut Rng,
     reply: &mut ReplyBuf,
 ) -> bool {
-    let mut context = Context { now_millis, random };
+    let mut context = Context { now_millis, random, site: None };
     let mut result = ReplyBuf::new();
     let effect = prepare(cell, &operation.operation, &mut context, &mut result);
     match operation.blind && result.as_error().is_none() {

@@ -51,7 +51,8 @@ impl Shard {
             // What the operation finds alive, perhaps by an own effect, must be alive when it commits.
             let cell = cell.living(now_millis);
             let alive = [expires_at, cell.next_deadline(0)].into_iter().filter(|at| *at != 0).min();
-            let effect = prepare(&cell, operation, &mut Context { now_millis, random }, &mut result);
+            let effect =
+                prepare(&cell, operation, &mut Context { now_millis, random, site: None }, &mut result);
             let (observed, expires_at, pending) = (observed.clone(), alive.unwrap_or(0), is_flushing);
             let (bytes, expiry) = (effect.as_ref().map(encoded), expiry.clone());
             evaluated.push(Evaluation { result, effect: bytes, observed, expiry, expires_at, pending });

@@ -1,0 +1,129 @@
+//! Two sides of a stream.
+//!
+//! Entries are merged by id: what one side removed goes, what one side added stays. Where both added an entry under one
+//! id, the newer side's gets the next free one. A group reads on behind the later of the two places. What one side
+//! acknowledged is acknowledged, also where the other side delivered it: an entry that a side has delivered since the base
+//! and that is not pending there is. Deliveries of both sides stay side by side.
+
+use datatypes::stream::{Effect, Entry, Group, Ids, Owners, Stream, StreamId, apply};
+use std::collections::BTreeSet;
+
+/// What both sides make of `base` together; `None` where one deleted it and the other one added nothing.
+pub(super) fn merge(base: &Stream, older: &Stream, newer: &Stream) -> Option<Stream> {
+    let mut merged = older.clone();
+    let is_of = |entry: &Entry<'_>, side: &Stream| side.entries.get(entry.id).as_ref() == Some(entry);
+    let gone = base.entries.iter().filter(|entry| is_of(entry, older) && !is_of(entry, newer));
+    let gone: Ids = gone.map(|entry| entry.id).collect();
+    merged.entries.remove(gone.iter(), |_| {});
+    let added = newer.entries.iter().filter(|entry| !is_of(entry, base));
+    let (taken, free): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
+        added.partition(|entry| merged.entries.contains(entry.id));
+    free.iter().for_each(|entry| merged.entries.insert(entry.id, &entry.items()));
+    for entry in taken {
+        let effect = Effect::Add { id: entry.id, items: entry.items(), trimmed: Ids::none() };
+        apply::<false>(&mut merged, &effect);
+    }
+    let top = merged.entries.last_id().unwrap_or_default();
+    merged.last = older.last.max(newer.last).max(top);
+    merged.max_deleted = older.max_deleted.max(newer.max_deleted);
+    merged.added = (older.added.saturating_add(newer.added)).saturating_sub(base.added);
+    let mut whole = Stream::new(merged.entries.clone(), merged.last, merged.added, merged.max_deleted);
+    let names: BTreeSet<&[u8]> = older.groups().chain(newer.groups()).map(|(name, _)| name).collect();
+    for name in names {
+        if let Some(group) = groups([base, older, newer].map(|stream| stream.group(name))) {
+            whole.put_group(name, group);
+        }
+    }
+    let deleted = older.is_empty() || newer.is_empty();
+    let is_left = !whole.entries.is_empty() || whole.groups().len() > 0;
+    (is_left || !deleted).then_some(whole)
+}
+
+/// A group that one side has removed stays if the other one has changed it.
+fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
+    let (older, newer) = match (older, newer) {
+        (Some(older), Some(newer)) => (older, newer),
+        (Some(only), None) | (None, Some(only)) => return (base != Some(only)).then(|| only.clone()),
+        (None, None) => return None,
+    };
+    let none = Group::default();
+    let was = base.unwrap_or(&none);
+    // One side alone may also have set it back.
+    let (last, read) = match () {
+        () if newer.last == was.last => (older.last, older.read),
+        () if older.last == was.last || newer.last > older.last => (newer.last, newer.read),
+        () => (older.last, older.read),
+    };
+    let mut merged = Group::new(last, read);
+    let names: BTreeSet<&[u8]> = older.consumers().chain(newer.consumers()).map(|(name, _)| name).collect();
+    for name in names {
+        let [before, a, b] =
+            [was, older, newer].map(|group| group.consumer(name).and_then(|it| it.seen_millis));
+        // Who was removed on one side stays if the other one heard of it.
+        let seen = match (a, b) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (one, other) => one.or(other).filter(|seen| before != Some(*seen)),
+        };
+        merged.set_seen(name, seen);
+    }
+    let ids: BTreeSet<StreamId> = older.pending().keys().chain(newer.pending().keys()).copied().collect();
+    for id in ids {
+        let owners = owners(was, older, newer, id);
+        merged.set_owners(id, owners);
+    }
+    Some(merged)
+}
+
+/// Who has an entry, unless somebody has acknowledged it.
+fn owners(was: &Group, older: &Group, newer: &Group, id: StreamId) -> Owners {
+    let acknowledged = |side: &Group| {
+        let delivered = was.pending().contains_key(&id) || (was.last < id && id <= side.last);
+        delivered && !side.pending().contains_key(&id)
+    };
+    if acknowledged(older) || acknowledged(newer) {
+        return Owners::new();
+    }
+    let [before, a, b] = [was, older, newer].map(|group| group.owners(id));
+    if a == before {
+        return b.into();
+    }
+    if b == before {
+        return a.into();
+    }
+    let mut merged: Owners = a.into();
+    for owner in b {
+        match merged.iter_mut().find(|other| other.consumer == owner.consumer) {
+            Some(other) => {
+                other.at_millis = other.at_millis.max(owner.at_millis);
+                other.count = other.count.max(owner.count);
+            }
+            None => {
+                let place = merged.partition_point(|other| other.consumer < owner.consumer);
+                merged.insert(place, owner.clone());
+            }
+        }
+    }
+    merged
+}
+
+/// The effects on entries that lead from one stream to another, if these alone do.
+pub(super) fn between(from: &Stream, to: &Stream, push: &mut dyn FnMut(&Effect<'_>)) {
+    if !from.groups().eq(to.groups()) {
+        return;
+    }
+    let differs = |entry: &Entry<'_>, other: &Stream| other.entries.get(entry.id).as_ref() != Some(entry);
+    let gone: Ids = from.entries.iter().filter(|entry| differs(entry, to)).map(|entry| entry.id).collect();
+    if !gone.is_empty() {
+        push(&Effect::Remove { ids: gone, trims: true });
+    }
+    let mut added = from.added;
+    for entry in to.entries.iter().filter(|entry| differs(entry, from)) {
+        push(&Effect::Add { id: entry.id, items: entry.items(), trimmed: Ids::none() });
+        added = added.saturating_add(1);
+    }
+    let last = from.last.max(to.entries.last_id().unwrap_or_default());
+    if (last, added, from.max_deleted) != (to.last, to.added, to.max_deleted) {
+        let (last, added, max_deleted) = (to.last, Some(to.added), Some(to.max_deleted));
+        push(&Effect::SetLast { last, added, max_deleted });
+    }
+}

@@ -1,0 +1,219 @@
+//! XREAD and XREADGROUP.
+
+use crate::combine::copy_value;
+use crate::commands::streams::count_or_zero;
+use crate::plan::{Call, Plan};
+use crate::turns::{self, On, Turns, first_error};
+use datatypes::Operation::Stream;
+use datatypes::stream::{Operation, Start, StreamId};
+use protocol::Step;
+use types::{Error, Reply, ReplyBuf, ReplySink};
+
+/// What stands before the keys.
+#[derive(Debug)]
+struct Options<'a> {
+    count: u64,
+    /// How long to wait for entries, in milliseconds, 0 for ever.
+    block_millis: Option<u64>,
+    group: Option<(&'a [u8], &'a [u8])>,
+    no_ack: bool,
+    /// The indexes of the first key and of the first id.
+    keys: usize,
+    ids: usize,
+}
+
+fn options<'a>(call: &Call<'a>, of_group: bool) -> Result<Options<'a>, Error> {
+    let mut options = Options { count: 0, block_millis: None, group: None, no_ack: false, keys: 0, ids: 0 };
+    let only = |option| {
+        let name = "is only supported by XREADGROUP. You called XREAD instead.";
+        Err(Error::err(format!("The {option} option {name}")))
+    };
+    let mut at = 1;
+    while at < call.len() {
+        let more = call.len() - at - 1;
+        match () {
+            () if call.is(at, "BLOCK") && more > 0 => {
+                at += 1;
+                options.block_millis = Some(timeout(call, at)?);
+            }
+            () if call.is(at, "COUNT") && more > 0 => {
+                at += 1;
+                options.count = count_or_zero(call, at)?;
+            }
+            () if call.is(at, "STREAMS") && more > 0 => {
+                if !more.is_multiple_of(2) {
+                    return Err(unbalanced());
+                }
+                (options.keys, options.ids) = (at + 1, at + 1 + more / 2);
+                break;
+            }
+            () if call.is(at, "GROUP") && more > 1 => {
+                if !of_group {
+                    return only("GROUP");
+                }
+                options.group = Some((call.bytes(at + 1), call.bytes(at + 2)));
+                at += 2;
+            }
+            () if call.is(at, "NOACK") => {
+                if !of_group {
+                    return only("NOACK");
+                }
+                options.no_ack = true;
+            }
+            () => return Err(Error::syntax()),
+        }
+        at += 1;
+    }
+    if options.keys == 0 { Err(Error::syntax()) } else { Ok(options) }
+}
+
+/// How long `BLOCK` waits, in milliseconds.
+fn timeout(call: &Call<'_>, index: usize) -> Result<u64, Error> {
+    let millis = call.integer(index).map_err(|_| Error::err("timeout is not an integer or out of range"))?;
+    u64::try_from(millis).map_err(|_| Error::err("timeout is negative"))
+}
+
+/// As Redis has it, whichever command it is.
+fn unbalanced() -> Error {
+    Error::err("Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.")
+}
+
+/// Streams that are read: what each of them has, in one turn.
+#[derive(Debug)]
+struct Read {
+    keys: Vec<(Box<[u8]>, Start)>,
+    count: u64,
+}
+
+impl Turns for Read {
+    fn is_atomic(&self) -> bool {
+        false
+    }
+
+    fn steps(&self, on: On) -> Vec<Step<'_>> {
+        let count = self.count;
+        let read = |start| Stream(Operation::Read { start, count });
+        self.keys.iter().map(|(key, start)| on.key(key, read(*start))).collect()
+    }
+
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        write_found(self.keys.iter().map(|(key, _)| &**key), reply, sink);
+        true
+    }
+}
+
+/// Writes what was found, stream by stream; the null array if nothing was.
+fn write_found<'k>(keys: impl Iterator<Item = &'k [u8]>, reply: &ReplyBuf, sink: &mut dyn ReplySink) {
+    if let Some(error) = first_error(reply) {
+        return sink.error(&error);
+    }
+    let mut values = reply.elements();
+    let mut found: Vec<(&[u8], ReplyBuf)> = Vec::new();
+    for key in keys {
+        let mut value = ReplyBuf::new();
+        copy_value(&mut values, &mut value);
+        if value.first() != Some(Reply::NullArray) {
+            found.push((key, value));
+        }
+    }
+    if found.is_empty() {
+        return sink.null_array();
+    }
+    sink.entries(found.len());
+    for (key, value) in found {
+        sink.entry();
+        sink.bulk(key);
+        value.replay(sink);
+    }
+}
+
+/// Who waits for entries of some streams: where there are none, and where it may wait, this is the place to begin to. Nobody
+/// waits yet: a `BLOCK` ends at once, as it does in transactions and scripts of Redis.
+fn waiting<'a>(turns: impl Turns + 'static, _block_millis: Option<u64>) -> Plan<'a> {
+    turns::plan(turns)
+}
+
+/// XREAD
+pub(super) fn read<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let options = options(call, false)?;
+    let start = |index: usize| match call.bytes(index) {
+        b"$" => Ok(Start::Last),
+        b">" => Err(Error::err(
+            "The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+        )),
+        text => StreamId::parse(text, 0).map(|id| Start::After { id }),
+    };
+    let keys = (options.keys..options.ids).zip(options.ids..);
+    let keys = keys.map(|(key, id)| Ok((Box::from(call.bytes(key)), start(id)?)));
+    let keys = keys.collect::<Result<Vec<_>, Error>>()?;
+    Ok(waiting(Read { keys, count: options.count }, options.block_millis))
+}
+
+/// Streams that a consumer reads: first whether all of them have the group, if they are several, then what they deliver.
+#[derive(Debug)]
+struct ReadGroup {
+    group: Box<[u8]>,
+    consumer: Box<[u8]>,
+    /// Each with the id behind which the consumer's own entries are wanted, or else new ones.
+    keys: Vec<(Box<[u8]>, Option<StreamId>)>,
+    count: u64,
+    no_ack: bool,
+    /// All of them have the group, or there is one only.
+    found: bool,
+}
+
+impl Turns for ReadGroup {
+    fn is_atomic(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    fn steps(&self, on: On) -> Vec<Step<'_>> {
+        let operation = |key, own_after| match self.found {
+            false => Operation::FindGroup { key, group: &self.group },
+            true => Operation::ReadGroup {
+                key,
+                group: &self.group,
+                consumer: &self.consumer,
+                own_after,
+                count: self.count,
+                no_ack: self.no_ack,
+            },
+        };
+        self.keys.iter().map(|(key, own_after)| on.key(key, Stream(operation(key, *own_after)))).collect()
+    }
+
+    fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
+        if !self.found && first_error(reply).is_none() {
+            self.found = true;
+            return false;
+        }
+        write_found(self.keys.iter().map(|(key, _)| &**key), reply, sink);
+        true
+    }
+}
+
+/// XREADGROUP
+pub(super) fn read_group<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
+    let options = options(call, true)?;
+    let (group, consumer) = options.group.ok_or_else(|| Error::err("Missing GROUP option for XREADGROUP"))?;
+    let own_after = |index: usize| match call.bytes(index) {
+        b">" => Ok(None),
+        b"$" => Err(Error::err(
+            "The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by \
+             specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.",
+        )),
+        text => StreamId::parse(text, 0).map(Some),
+    };
+    let keys = (options.keys..options.ids).zip(options.ids..);
+    let keys = keys.map(|(key, id)| Ok((Box::from(call.bytes(key)), own_after(id)?)));
+    let keys = keys.collect::<Result<Vec<(Box<[u8]>, _)>, Error>>()?;
+    let turns = ReadGroup {
+        group: group.into(),
+        consumer: consumer.into(),
+        found: keys.len() == 1,
+        keys,
+        count: options.count,
+        no_ack: options.no_ack,
+    };
+    Ok(waiting(turns, options.block_millis))
+}
