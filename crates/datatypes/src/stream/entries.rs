@@ -344,12 +344,10 @@ impl Entries {
 /// Where chunks begin does not matter.
 impl PartialEq for Entries {
     fn eq(&self, other: &Self) -> bool {
-        let same = |((a, x), (b, y)): ((&StreamId, &Arc<Chunk>), (&StreamId, &Arc<Chunk>))| {
-            a == b && Arc::ptr_eq(x, y)
-        };
-        self.len == other.len
-            && (self.chunks.len() == other.chunks.len() && self.chunks.iter().zip(&other.chunks).all(same)
-                || self.iter().eq(other.iter()))
+        let mut chunks = self.chunks.iter().zip(&other.chunks);
+        let are_shared = self.chunks.len() == other.chunks.len()
+            && chunks.all(|((a, mine), (b, theirs))| a == b && Arc::ptr_eq(mine, theirs));
+        self.len == other.len && (are_shared || self.iter().eq(other.iter()))
     }
 }
 
