@@ -61,7 +61,6 @@ impl Reader<'_> {
             Reply::Null | Reply::NullArray => Ok(self.nothing()),
             Reply::Array(len) | Reply::Pairs(len) if self.is_new => self.list(len, elements),
             Reply::Array(len) | Reply::Push(len) => self.list(len, elements),
-            Reply::Entries(len) if !self.is_new => self.list(len, elements),
             Reply::Pair | Reply::Entry => self.list(2, elements),
             Reply::Map(pairs) | Reply::Entries(pairs) if self.is_new => {
                 let map = self.lua.create_table()?;
@@ -75,6 +74,7 @@ impl Reader<'_> {
                 self.field("map", map)
             }
             Reply::Map(pairs) => self.list(2 * pairs, elements),
+            Reply::Entries(len) => self.list(len, elements),
             Reply::Pairs(pairs) => {
                 let list = self.lua.create_table()?;
                 for place in 0..2 * pairs {
