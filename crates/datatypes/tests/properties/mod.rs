@@ -10,7 +10,6 @@ mod maps;
 mod models;
 mod runner;
 mod strategies;
-mod streams;
 mod undo;
 mod visits;
 

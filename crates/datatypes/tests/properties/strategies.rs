@@ -1,5 +1,8 @@
 //! Random cells, operations and effects of every type.
 
+#[path = "streams.rs"]
+mod streams;
+
 use datatypes::geo::{Point, Shape};
 use datatypes::list::{self, Positions};
 use datatypes::register::bits::{BitRange, Change, Field, FieldStep, Overflow, Unit};
@@ -504,7 +507,7 @@ pub fn operation_of(kind: Kind) -> BoxedStrategy<Operation<'static>> {
         Kind::UidGenerator => option::of(0..3u64)
             .prop_map(|count| Operation::UidGenerator(uid::Operation::Next { count }))
             .boxed(),
-        Kind::Stream => super::streams::operation().prop_map(Operation::Stream).boxed(),
+        Kind::Stream => streams::operation().prop_map(Operation::Stream).boxed(),
         Kind::User(of) => user_operation(of).prop_map(Operation::User).boxed(),
     }
 }
@@ -602,7 +605,7 @@ pub fn effect_of(kind: Kind) -> BoxedStrategy<Effect<'static>> {
         .prop_map(Effect::Top)
         .boxed(),
         Kind::UidGenerator => Just(Effect::UidGenerator(uid::Effect::Create)).boxed(),
-        Kind::Stream => super::streams::effect().prop_map(Effect::Stream).boxed(),
+        Kind::Stream => streams::effect().prop_map(Effect::Stream).boxed(),
         Kind::User(of) => user_operation(of)
             .prop_filter_map("no read", |operation| operation.blind_effect().map(Effect::User))
             .boxed(),

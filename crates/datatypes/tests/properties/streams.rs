@@ -1,6 +1,6 @@
 //! Random operations and effects on streams: few ids, two groups, two consumers.
 
-use crate::properties::strategies::word;
+use super::word;
 use datatypes::Items;
 use datatypes::stream::{
     Claiming, DeliveredAt, Delivery, Effect, Ids, NewId, Operation, Start, StreamId, Trim,
