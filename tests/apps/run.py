@@ -202,7 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
-        found = [[compare(suite, protocol, pool) for protocol in options.protocols] for suite in suites(options.redis_py)]
+        found = [[compare(suite, protocol, pool) for protocol in options.protocols] for suite in suites(options.redis_py.resolve())]
     fine = all([judge(outcomes) for outcomes in found])
     text = page([outcome for outcomes in found for outcome in outcomes if outcome.protocol == 2])
     if "UPDATE_DOCS" in os.environ:
