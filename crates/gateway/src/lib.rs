@@ -32,6 +32,7 @@ mod interest;
 mod interpreter;
 mod mailbox;
 mod news;
+mod notifications;
 mod number;
 mod plan;
 mod pubsub;
@@ -54,5 +55,6 @@ pub use host::{Administration, Host, Incident, KeyspaceOptions, Model, Pause, Sa
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
 pub use news::{Audience, Message, News, SeenContext};
+pub use notifications::Notifications;
 pub use pubsub::OutputLimit;
 pub use statistics::{Answered, Statistics};

@@ -10,7 +10,7 @@ use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, Diagnostics, Host, Incident, Interest, News,
-    OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -445,6 +445,10 @@ impl Host for WorkerHost {
 
     fn output_limit(&self) -> OutputLimit {
         self.process.parameters.output_limits.subscribers()
+    }
+
+    fn notifications(&self) -> Notifications {
+        self.process.parameters.notifications()
     }
 
     fn is_congested(&self) -> bool {

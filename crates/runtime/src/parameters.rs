@@ -8,10 +8,11 @@
 use crate::options::Options;
 use crate::output_limits::{self, Limit, OutputLimits};
 use crate::process::Process;
+use gateway::Notifications;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
 use types::Error;
 
 /// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, or
@@ -53,6 +54,7 @@ pub(crate) struct Parameters {
     max_clients: AtomicUsize,
     protected_mode: AtomicBool,
     pub(crate) output_limits: OutputLimits,
+    notifications: AtomicU16,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -65,6 +67,7 @@ impl Parameters {
             max_clients: AtomicUsize::new(options.max_clients),
             protected_mode: AtomicBool::new(options.protected_mode),
             output_limits: OutputLimits::default(),
+            notifications: AtomicU16::new(0),
             meaningless: Mutex::default(),
         }
     }
@@ -95,6 +98,11 @@ impl Parameters {
     /// A command that takes so many nanoseconds is one thing or the other.
     pub(crate) fn slow_nanos(&self) -> u64 {
         self.logged_from().saturating_mul(1000).min(self.event_from().saturating_mul(1_000_000))
+    }
+
+    /// Which events of keys are told of.
+    pub(crate) fn notifications(&self) -> Notifications {
+        Notifications::from_bits(self.notifications.load(Relaxed))
     }
 
     /// The most clients at a time.
@@ -135,7 +143,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("maxclients", &parameters.max_clients().to_string());
     visit("maxmemory", "0");
     visit("maxmemory-policy", "noeviction");
-    visit("notify-keyspace-events", "");
+    visit("notify-keyspace-events", &parameters.notifications().text());
     visit("port", &process.port.load(Relaxed).to_string());
     visit("protected-mode", switch(parameters.protected_mode()));
     visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
@@ -160,6 +168,7 @@ enum Change {
     MaxClients(usize),
     ProtectedMode(bool),
     OutputLimits(Vec<Limit>),
+    Notifications(Notifications),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -190,6 +199,7 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::LatencyMillis(millis) => parameters.latency_millis.store(millis, Relaxed),
             Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
             Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
+            Change::Notifications(chosen) => parameters.notifications.store(chosen.bits(), Relaxed),
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::Meaningless(name, value) => {
                 parameters.meaningless.lock().insert(name, value);
@@ -236,6 +246,10 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         "latency-monitor-threshold" => integer(0, i64::MAX).map(|ms| Change::LatencyMillis(ms as u64)),
         "maxclients" => integer(1, u32::MAX.into()).map(|most| Change::MaxClients(most as usize)),
         "client-output-buffer-limit" => output_limits::parse(value).map(Change::OutputLimits),
+        "notify-keyspace-events" => match Notifications::parse(value) {
+            Some(chosen) => Ok(Change::Notifications(chosen)),
+            None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+        },
         "protected-mode" => switch().map(Change::ProtectedMode),
         "requirepass" => Err("can't set immutable config".to_owned()),
         _ if value.eq_ignore_ascii_case(present) => Ok(Change::Nothing),
