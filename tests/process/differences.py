@@ -29,6 +29,16 @@ class Difference:
 
 INTENDED = [
     Difference(
+        what="`PUBLISH` to a channel that the client itself has subscribed to, in RESP3",
+        redis="sends the message before the reply, and inside of `EXEC` into the middle of its array",
+        anabranch="sends it behind the reply, as Redis 7.2 does",
+        reason="A message is sent when its command, or its transaction, is done.",
+        example=("HELLO 3", "SUBSCRIBE c", "PUBLISH c 1"),
+        commands=("PUBLISH",),
+        ours=b":",
+        theirs=b">",
+    ),
+    Difference(
         what="`SELECT` of another number inside `MULTI`",
         redis="changes the database in the middle of the transaction",
         anabranch="`CROSSKEYSPACE`, and `EXEC` is refused",

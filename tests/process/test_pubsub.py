@@ -1,6 +1,7 @@
 """Publish and subscribe: bytes as Redis sends them, over workers and processes, with slow and dying clients."""
 
 import re
+import shlex
 import socket
 import threading
 import time
@@ -299,23 +300,92 @@ def test_an_idle_subscriber_costs_little():
 
 
 def test_who_was_told_of_a_write_finds_it_in_another_region():
-    with Cluster(2, 1, "--model", "causal", "--delay", "a-b=100ms") as cluster:
+    # What b shows of a's writes waits for c, which is far away; messages from a to b travel at once.
+    with Cluster(3, 1, "--model", "causal", "--delay", "a-c=300ms", "--delay", "b-c=300ms") as cluster:
         subscriber = subscribed(cluster["b/1"], "c")
         with cluster["a/1"].session("default") as writer, cluster["b/1"].session("default") as reader:
-            late = 0.0
-            for number in range(40):
+
+            def delay(publish, number: int) -> float:
                 begin = time.monotonic()
-                writer.set(f"key:{number}", number)
-                writer.publish("c", number)
+                publish("c", number)
                 assert numbers(subscriber, 1) == [number]
-                late = max(late, time.monotonic() - begin)
+                return time.monotonic() - begin
+
+            waited = []
+            for number in range(1, 16):
+                writer.set(f"key:{number}", number)
+                waited.append(delay(writer.publish, number))
                 assert reader.get(f"key:{number}") == str(number)
-                if number % 3 == 0:
-                    with writer.pipeline() as transaction:
-                        transaction.set(f"key:{number}", "new").publish("c", -number).execute()
-                    assert numbers(subscriber, 1) == [-number]
-                    assert reader.get(f"key:{number}") == "new"
-            assert late < 0.9, "nobody waited for the deadline"
-            cluster.do("cut a b")
-            writer.publish("c", 99)
+                with writer.pipeline() as transaction:
+                    transaction.set(f"key:{number}", "new").publish("c", -number).execute()
+                assert numbers(subscriber, 1) == [-number]
+                assert reader.get(f"key:{number}") == "new"
+            assert min(waited) > 0.1, "they came as soon as they could, and would have told of what is not there"
+            # Nobody waits for what is cut off for longer than a second.
+            cluster.do("cut b c")
+            writer.set("key:late", 1)
+            assert 0.9 < delay(writer.publish, 99) < 10
             cluster.do("heal")
+
+
+# Commands whose events are those of Redis, in this order.
+EVENTS = """
+    SET k 1; SET k 2 EX 100; SET k 3 NX; SET k 4 XX GET; SET n 5 NX GET; SET n 5 NX GET; SETNX k 1; SETEX k 100 1; GETSET k 2
+    MSET a 1 b 2; MSETNX a 1 c 2; MSETNX c 1 d 2; APPEND a x; SETRANGE a 0 yy; SETRANGE none 0 ""; INCR b; DECRBY b 3
+    INCRBYFLOAT b 0.5; SETBIT bits 1 1; BITOP NOT dest bits; PFADD p x; PFADD p x; PFMERGE q p; GETDEL q; GETDEL q
+    GETEX a EX 100; GETEX none EX 100; DEL a none b; UNLINK c d; EXPIRE k 100; EXPIRE none 100; PEXPIRE k 100000 GT
+    PERSIST k; PERSIST k; EXPIREAT k 4000000000; RENAME k l; RENAMENX l n; RENAMENX l m; COPY m o; COPY m o; RESTORE r 0 %DUMP%
+    EXPIRE m -1; HSET h f 1 g 2; HSET h f 1; HSETNX h f 2; HINCRBY h n 1; HINCRBYFLOAT h n 0.5; HDEL h none; HDEL h f g; HDEL h n
+    LPUSH l a b c; RPUSH l d e f g; LPUSHX none x; RPUSHX l x; LINSERT l BEFORE a y; LINSERT l BEFORE none y; LSET l 0 z
+    LREM l 0 none; LREM l 0 z; LTRIM l 0 3; LTRIM none 0 1; LPOP l; RPOP l; RPOPLPUSH l other; LMOVE l other LEFT RIGHT
+    LPOP none; LPUSH l 1; LPOP l 5; SADD s a b c; SADD s a; SREM s none; SREM s a; SMOVE s t b; SPOP t; SREM s c; SPOP s
+    SADD s a b; SADD t b c; SINTERSTORE u s t; SUNIONSTORE u s t; SDIFFSTORE v s none; ZADD z 1 a 2 b 3 c; ZADD z 1 a
+    ZADD z 9 a; ZADD z CH 9 a; ZADD z XX 1 none; ZADD z INCR 1 a; ZINCRBY z 1 b; ZREM z none; ZREM z c; ZPOPMIN z; ZPOPMAX z
+    ZADD z 1 a 2 b 3 c 4 d; ZREMRANGEBYRANK z 0 0; ZREMRANGEBYSCORE z 2 2; ZREMRANGEBYSCORE z 8 9; ZUNIONSTORE w 1 z
+    ZRANGESTORE x z 0 -1; GEOADD g 13.361389 38.115556 P; GEOADD g 13.361389 38.115556 P; GEOSEARCHSTORE f g FROMMEMBER P BYRADIUS 1 km
+    SORT z BY nosort STORE sorted; INCR z; GET o; MULTI; SET t1 1; DEL t1 none; EXEC; EVAL "return redis.call('set','e','1')" 0
+"""
+
+
+def test_events_are_those_of_redis(server, peer):
+    def told(one) -> list:
+        with one.raw() as raw, one.raw() as subscriber:
+            raw.call("FLUSHALL")
+            raw.call("SET", "dumped", "x")
+            dump = raw.call("DUMP", "dumped").text
+            assert raw.call("CONFIG", "SET", "notify-keyspace-events", "KEA").raw == b"+OK\r\n"
+            subscriber.call("PSUBSCRIBE", "__key*__:*")
+            found = []
+            for command in re.split(r";|\n", EVENTS):
+                words = [dump if word == "%DUMP%" else word for word in shlex.split(command)]
+                if words:
+                    raw.call(*words)
+                    raw.call("PUBLISH", "__key__:", "end")
+                    events = []
+                    while (message := subscriber.read().texts())[2:] != [b"__key__:", b"end"]:
+                        events.append(message[2:])
+                    found.append((command.strip(), events))
+            assert raw.call("CONFIG", "SET", "notify-keyspace-events", "").raw == b"+OK\r\n"
+        return found
+
+    for theirs, ours in zip(told(peer), told(server)):
+        assert ours == theirs
+
+
+def test_events_of_any_process_reach_every_subscriber(three):
+    with three["a/1"].raw() as writer, three["a/2"].raw() as subscriber:
+        for node in three:
+            with node.raw() as raw:
+                assert raw.call("CONFIG", "SET", "notify-keyspace-events", "EA").raw == b"+OK\r\n"
+        subscriber.call("SUBSCRIBE", "__keyevent@0__:set", "__keyevent@0__:del")
+        subscriber.read()
+        writer.call("SET", "k", 1)
+        writer.call("MULTI")
+        writer.call("SET", "k", 2)
+        writer.call("DEL", "k")
+        writer.call("EXEC")
+        assert [subscriber.read().texts()[1:] for _ in range(3)] == [
+            [b"__keyevent@0__:set", b"k"],
+            [b"__keyevent@0__:set", b"k"],
+            [b"__keyevent@0__:del", b"k"],
+        ]

@@ -12,6 +12,8 @@ pub(crate) enum Combine {
     Pass,
     /// The only one is passed on, with its numbers as byte strings in both versions of the protocol (ZSCAN).
     Texts,
+    /// The one with this number is passed on, the others were asked for to look what it does.
+    Pick(usize),
     /// Each is the reply of a command.
     Each,
     /// Integers are added up.
@@ -58,6 +60,14 @@ impl Combine {
         match self {
             Combine::Pass => copy_value(values, sink),
             Combine::Texts => copy_texts(values, sink),
+            Combine::Pick(index) => {
+                for step in 0..steps {
+                    match step == index {
+                        true => copy_value(values, sink),
+                        false => copy_value(values, &mut ReplyBuf::new()),
+                    }
+                }
+            }
             Combine::Each => (0..steps).for_each(|_| copy_value(values, sink)),
             Combine::Sum => write_result(integers(steps, values).map(|all| all.iter().sum()), sink),
             Combine::MustExist => match integers(steps, values) {

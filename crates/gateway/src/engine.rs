@@ -29,6 +29,8 @@ pub(crate) struct Engine<'e, H> {
     pub(crate) connection: &'e mut Connection,
     pub(crate) host: &'e mut H,
     pub(crate) now: Now,
+    /// Changes of keys are told of: commands that write are carried out one by one.
+    pub(crate) notifies: bool,
 }
 
 /// What a command turns out to be.
@@ -65,8 +67,8 @@ const MAX_STEPS: usize = 64;
 impl<'e, H: Host> Engine<'e, H> {
     /// Executes commands of this connection.
     pub(crate) fn new(gateway: &'e mut Gateway, connection: &'e mut Connection, host: &'e mut H) -> Self {
-        let now = host.now();
-        Engine { gateway, connection, host, now }
+        let (now, notifies) = (host.now(), host.notifications().is_on());
+        Engine { gateway, connection, host, now, notifies }
     }
 
     /// Executes the pipeline's commands, as far as the connection need not wait; returns how many.
@@ -347,7 +349,9 @@ impl<'e, H: Host> Engine<'e, H> {
             Mode::Plain => {
                 return match command.handler {
                     Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
-                        Plan::One(operation) => Action::Join(operation),
+                        Plan::One(operation) if !(self.notifies && command.is(flag::WRITE)) => {
+                            Action::Join(operation)
+                        }
                         Plan::Dialogue(dialogue) if command.is(flag::BLOCKING) => {
                             Action::Wait(call, dialogue.is_atomic())
                         }
@@ -433,7 +437,9 @@ impl<'e, H: Host> Engine<'e, H> {
         }
         match command.handler {
             Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
-                Plan::One(operation) => Action::Step(operation),
+                Plan::One(operation) if !(self.notifies && command.is(flag::WRITE)) => {
+                    Action::Step(operation)
+                }
                 plan => Action::Run(plan),
             }),
             Handler::Local(run) => Ok(Action::Local(run, call)),
@@ -528,7 +534,15 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Carries out a command on data that does not join a batch.
     fn run(&mut self, arguments: Arguments<'_>, plan: Plan<'_>) {
         let interactive = self.connection.session.in_transaction();
+        let is_told = self.notifies && table::find(arguments).is_ok_and(|command| command.is(flag::WRITE));
         let (steps, combine) = match plan {
+            Plan::One(_) | Plan::Many { .. } if is_told => {
+                let wrapper = if interactive { Wrapper::Interactive } else { Wrapper::Loose };
+                let mut source = Vec::new();
+                append_command(arguments, &mut source);
+                let sequence = Sequence::new(Commands::new(source), wrapper, self.now, 0);
+                return self.run_sequence(Box::new(sequence));
+            }
             Plan::One(operation) => (vec![Step::Key(operation)], Combine::Pass),
             Plan::Many { steps, combine } => (steps, combine),
             Plan::Dialogue(dialogue) => {

@@ -7,6 +7,8 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::interpreter::Event;
+use crate::news::Message;
+use crate::notifications;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::Activity;
@@ -71,7 +73,10 @@ impl<H: Host> Engine<'_, H> {
         let command = table::find(arguments)?;
         let call = self.call(command, arguments);
         Ok(match command.handler {
-            Handler::Data(planner) => Queued::Plan(self.plan(planner, &call)?),
+            Handler::Data(planner) => {
+                let plan = self.plan(planner, &call)?;
+                Queued::Plan(if self.notifies { notifications::surrounded(plan, &call) } else { plan })
+            }
             Handler::Local(run) => Queued::Local(run, call),
             Handler::Flow(Flow::FlushAll) => {
                 crate::commands::keys::check_flush_mode(&call)?;
@@ -143,6 +148,13 @@ impl<H: Host> Engine<'_, H> {
         let mut results = ReplyBuf::new();
         for (index, part) in exec.parts.iter_mut().enumerate() {
             match part {
+                Part::Steps(combine, len) if self.notifies => {
+                    let mut answer = ReplyBuf::new();
+                    (0..*len).for_each(|_| copy_value(&mut values, &mut answer));
+                    combine.write(*len, &mut answer.elements(), &mut results);
+                    let found = exec.commands.get(index).map(|command| self.events_of(command, &answer));
+                    self.connection.outbox.extend(found.unwrap_or_default());
+                }
                 Part::Steps(combine, len) => combine.write(*len, &mut values, &mut results),
                 Part::Dialogue(dialogue) => {
                     let mut answer = ReplyBuf::new();
@@ -318,7 +330,15 @@ impl<H: Host> Engine<'_, H> {
         let retry = matches!(&error, Some(error) if error.code == ErrorCode::Conflict) && may_retry;
         match (mem::replace(&mut sequence.phase, Phase::Operate), error) {
             (Phase::Begin, None) => {}
-            (Phase::Operate, None) => sequence.take_in(reply),
+            (Phase::Operate, None) => {
+                let by_steps = matches!(sequence.current, Current::Steps(_));
+                if let Some(result) = sequence.take_in(reply) {
+                    if self.notifies {
+                        self.note_events(sequence, if by_steps { reply } else { &result });
+                    }
+                    sequence.answer(result);
+                }
+            }
             (Phase::Operate, Some(error)) if sequence.is_transaction() => {
                 sequence.phase = Phase::Abort((!retry).then_some(error));
             }
@@ -345,6 +365,22 @@ impl<H: Host> Engine<'_, H> {
             }
         }
         false
+    }
+
+    /// What the command that a sequence has just carried out did is told once its transaction has committed.
+    fn note_events(&mut self, sequence: &mut Sequence, reply: &ReplyBuf) {
+        let found = sequence.command().map(|command| self.events_of(command, reply)).unwrap_or_default();
+        match sequence.is_transaction() {
+            true => sequence.outbox.extend(found),
+            false => self.connection.outbox.extend(found),
+        }
+    }
+
+    /// The messages that tell of what a command did.
+    fn events_of(&self, command: Arguments<'_>, reply: &ReplyBuf) -> Vec<Message> {
+        let Ok(found) = table::find(command) else { return Vec::new() };
+        let (chosen, keyspace) = (self.host.notifications(), self.connection.session.keyspace);
+        notifications::messages(chosen, keyspace, (found.name, command), reply)
     }
 
     fn fail_sequence(&mut self, sequence: &mut Sequence, error: Error) {

@@ -4,6 +4,7 @@ use crate::client::{ClientFilter, ClientInfo};
 use crate::diagnostics::{Diagnostics, SlowCommand};
 use crate::interest::Interest;
 use crate::news::{Audience, News};
+use crate::notifications::Notifications;
 use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
 use crate::waiters::Waiters;
@@ -181,6 +182,12 @@ pub trait Host {
     /// How much may wait to be sent to a subscriber.
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
+    }
+
+    /// Which events of keys are told of.
+    #[inline]
+    fn notifications(&self) -> Notifications {
+        Notifications::default()
     }
 
     /// True where other gateways of the process are far behind with what they were told.

@@ -70,6 +70,11 @@ impl Outbox {
         Ok(())
     }
 
+    /// Adds what tells of changes.
+    pub(crate) fn extend(&mut self, messages: Vec<Message>) {
+        self.messages.extend(messages);
+    }
+
     /// Forgets them.
     pub(crate) fn clear(&mut self) {
         *self = Outbox::default();

@@ -37,6 +37,11 @@ impl Running {
         (self.asked, self.answer) = (None, Some(reply));
     }
 
+    /// The command that it has asked for.
+    pub(crate) fn asked(&self) -> Option<Arguments<'_>> {
+        self.asked.as_ref().and_then(|asked| asked.get(0))
+    }
+
     /// It asks for this command, written as a client sends it.
     pub(crate) fn ask(&mut self, command: Vec<u8>) {
         self.asked = Some(Commands::new(command));
@@ -93,7 +98,7 @@ impl<H: Host> Engine<'_, H> {
         running: &'a Running,
         wrote: bool,
     ) -> (Result<Queued<'a>, Error>, bool) {
-        let Some(arguments) = running.asked.as_ref().and_then(|asked| asked.get(0)) else {
+        let Some(arguments) = running.asked() else {
             return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
         };
         match admit(arguments, running.read_only) {

@@ -175,25 +175,31 @@ impl Sequence {
         (self.running, self.wrote, self.failure) = (None, false, None);
     }
 
-    /// Takes in the replies to the current command's steps.
-    pub(crate) fn take_in(&mut self, reply: &ReplyBuf) {
+    /// Takes in the replies to the current command's steps; returns its reply once it is done.
+    pub(crate) fn take_in(&mut self, reply: &ReplyBuf) -> Option<ReplyBuf> {
         let mut result = ReplyBuf::new();
         let done = match &mut self.current {
-            Current::Nothing => return,
+            Current::Nothing => false,
             Current::Steps(combine) => {
                 combine.write(self.sent, &mut reply.elements(), &mut result);
                 true
             }
             Current::Dialogue(dialogue) => dialogue.on_reply(reply, &mut result),
         };
-        if done {
-            self.current = Current::Nothing;
-            self.answer(result);
+        done.then_some(result)
+    }
+
+    /// The command that is being carried out.
+    pub(crate) fn command(&self) -> Option<Arguments<'_>> {
+        match &self.running {
+            Some(running) => running.asked(),
+            None => self.commands.get(self.position),
         }
     }
 
     /// The current command is done: its reply goes to the script that asked for it, or to the client.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
+        self.current = Current::Nothing;
         match &mut self.running {
             Some(running) => running.answer(reply),
             None => {

@@ -11,7 +11,8 @@ use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, Host, Incident,
-    Interest, Lines, MONITOR_OUTPUTS, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
+    Interest, Lines, MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause, Safety, SlowCommand,
+    Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -460,6 +461,10 @@ impl Host for WorkerHost {
 
     fn output_limit(&self) -> OutputLimit {
         self.process.parameters.output_limits.subscribers()
+    }
+
+    fn notifications(&self) -> Notifications {
+        self.process.parameters.notifications()
     }
 
     fn is_congested(&self) -> bool {

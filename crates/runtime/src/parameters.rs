@@ -8,11 +8,12 @@
 use crate::options::Options;
 use crate::output_limits::{self, Limit, OutputLimits};
 use crate::process::Process;
+use gateway::Notifications;
 use parking_lot::Mutex;
 use protocol::eviction::{Eviction, parse_bytes};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize};
 use std::time::Duration;
 use types::Error;
 
@@ -61,6 +62,7 @@ pub(crate) struct Parameters {
     pub(crate) output_limits: OutputLimits,
     /// Clients that send nothing for so many seconds are closed; none with 0.
     timeout_seconds: AtomicU64,
+    notifications: AtomicU16,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -74,6 +76,7 @@ impl Parameters {
             protected_mode: AtomicBool::new(options.protected_mode),
             output_limits: OutputLimits::default(),
             timeout_seconds: AtomicU64::new(0),
+            notifications: AtomicU16::new(0),
             meaningless: Mutex::default(),
         }
     }
@@ -104,6 +107,11 @@ impl Parameters {
     /// A command that takes so many nanoseconds is one thing or the other.
     pub(crate) fn slow_nanos(&self) -> u64 {
         self.logged_from().saturating_mul(1000).min(self.event_from().saturating_mul(1_000_000))
+    }
+
+    /// Which events of keys are told of.
+    pub(crate) fn notifications(&self) -> Notifications {
+        Notifications::from_bits(self.notifications.load(Relaxed))
     }
 
     /// The most clients at a time.
@@ -154,7 +162,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("maxmemory", &memory.limit().to_string());
     visit("maxmemory-policy", memory.policy_name());
     visit("maxmemory-samples", &memory.samples().to_string());
-    visit("notify-keyspace-events", "");
+    visit("notify-keyspace-events", &parameters.notifications().text());
     visit("port", &process.port.load(Relaxed).to_string());
     visit("protected-mode", switch(parameters.protected_mode()));
     visit("proto-max-bulk-len", &datatypes::register::MAX_BYTES.to_string());
@@ -184,6 +192,7 @@ enum Change {
     MaxMemory(u64),
     MaxMemoryPolicy(Option<Eviction>),
     MaxMemorySamples(usize),
+    Notifications(Notifications),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -214,6 +223,7 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::LatencyMillis(millis) => parameters.latency_millis.store(millis, Relaxed),
             Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
             Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
+            Change::Notifications(chosen) => parameters.notifications.store(chosen.bits(), Relaxed),
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
             Change::Password(password) => *process.password.write() = password,
@@ -265,6 +275,10 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         "latency-monitor-threshold" => integer(0, i64::MAX).map(|ms| Change::LatencyMillis(ms as u64)),
         "maxclients" => integer(1, u32::MAX.into()).map(|most| Change::MaxClients(most as usize)),
         "client-output-buffer-limit" => output_limits::parse(value).map(Change::OutputLimits),
+        "notify-keyspace-events" => match Notifications::parse(value) {
+            Some(chosen) => Ok(Change::Notifications(chosen)),
+            None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
+        },
         "protected-mode" => switch().map(Change::ProtectedMode),
         "timeout" => integer(0, i32::MAX.into()).map(|seconds| Change::TimeoutSeconds(seconds as u64)),
         // Who has authenticated goes on.

@@ -3,7 +3,8 @@
 use crate::support::memory::Memory;
 use anabranch_gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
-    KeyspaceOptions, Model, News, OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
+    KeyspaceOptions, Model, News, Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    Waiters,
 };
 use protocol::{ContextAsk, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -41,6 +42,7 @@ pub struct TestHost {
     /// Sessions of keyspaces have contexts: the next token.
     pub contexts: Option<u64>,
     pub output_limit: OutputLimit,
+    pub notifications: Notifications,
     /// The process was asked to end, saving or not.
     pub shut_down: Option<bool>,
     /// The processes of its cluster, if it belongs to one.
@@ -78,6 +80,7 @@ impl TestHost {
             interest: Interest::default(),
             contexts: None,
             output_limit: OutputLimit::default(),
+            notifications: Notifications::default(),
             shut_down: None,
             cluster: None,
             noted: RefCell::default(),
@@ -274,6 +277,11 @@ impl Host for TestHost {
     }
 
     fn configure(&mut self, parameters: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        if let [(b"notify-keyspace-events", letters)] = parameters {
+            let letters = String::from_utf8_lossy(letters);
+            self.notifications = Notifications::parse(&letters).ok_or_else(Error::syntax)?;
+            return Ok(());
+        }
         let unknown =
             parameters.iter().find(|(name, _)| !name.eq_ignore_ascii_case(b"slowlog-log-slower-than"));
         if let Some((name, _)) = unknown {
@@ -377,6 +385,10 @@ impl Host for TestHost {
 
     fn may_need_context(&self, _keyspace: KeyspaceId) -> bool {
         self.contexts.is_some()
+    }
+
+    fn notifications(&self) -> Notifications {
+        self.notifications
     }
 
     fn output_limit(&self) -> OutputLimit {
