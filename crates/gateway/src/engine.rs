@@ -307,7 +307,10 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
         }
         self.connection.tally.found(number);
-        if command.is(flag::DENYOOM) {
+        if self.is_to_queue(command) {
+            // Whatever is queued takes memory until EXEC.
+            self.host.may_grow(self.connection.session.keyspace)?;
+        } else if command.is(flag::DENYOOM) {
             self.check_memory(command, arguments)?;
         }
         let read_only = match &self.connection.session.mode {
@@ -326,6 +329,13 @@ impl<'e, H: Host> Engine<'e, H> {
             Mode::Interactive { read_only } => Some(*read_only),
         };
         self.classify_in_transaction(call, read_only)
+    }
+
+    /// True if a command is queued until EXEC.
+    #[inline]
+    fn is_to_queue(&self, command: &Command) -> bool {
+        matches!(self.connection.session.mode, Mode::Queueing(_))
+            && !matches!(command.handler, Handler::Flow(flow) if flow.is_never_queued())
     }
 
     /// Refuses a command that would be too long a step for the keyspace.
