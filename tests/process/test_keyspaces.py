@@ -421,9 +421,9 @@ def test_a_command_of_too_many_words_is_refused_with_the_limit(cluster):
         create(client, "wide-strict", "MODEL", "strict")
     for name in ("wide", "wide-strict"):
         client = cluster["a/2"].session(name)
-        most = {f"key:{number}": "x" for number in range(10_000)}
-        assert client.mset(most)
-        assert client.mget(list(most)) == ["x"] * 10_000
+        many = {f"key:{number}": "x" for number in range(10_000 if name == "wide" else 2_000)}
+        assert client.mset(many)
+        assert client.mget(list(many)) == ["x"] * len(many)
         for command in (["MSET", *("more",) * 20_002], ["SADD", "set", *range(20_000)], ["DEL", *range(20_001)]):
             with pytest.raises(redis.ResponseError, match="20000.*send several commands"):
                 client.execute_command(*command)

@@ -342,7 +342,10 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(pubsub::not_for_subscribers(command));
         }
         self.connection.tally.found(number);
-        if command.is(flag::DENYOOM) {
+        if self.is_to_queue(command) {
+            // Whatever is queued takes memory until EXEC.
+            self.host.may_grow(self.connection.session.keyspace)?;
+        } else if command.is(flag::DENYOOM) {
             self.check_memory(command, arguments)?;
         }
         let read_only = match &self.connection.session.mode {
@@ -377,6 +380,13 @@ impl<'e, H: Host> Engine<'e, H> {
         admit(self.connection, self.host)?;
         self.connection.parser.set_authenticated(true);
         Ok(())
+    }
+
+    /// True if a command is queued until EXEC.
+    #[inline]
+    fn is_to_queue(&self, command: &Command) -> bool {
+        matches!(self.connection.session.mode, Mode::Queueing(_))
+            && !matches!(command.handler, Handler::Flow(flow) if flow.is_never_queued())
     }
 
     /// Refuses a command that would be too long a step for the keyspace.

@@ -219,12 +219,16 @@ impl<S: Stamp> Store<S> {
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let usage = self.usage.as_ref().map_or(0, |usage| usage.memory());
         let others = self.memory - self.kept;
-        self.table.memory() + deadlines + losses + usage + others + self.retained()
+        self.table.memory() + deadlines + losses + usage + others + self.of_histories()
     }
 
     /// Of [`Store::memory`], about how many bytes are there for snapshots: they go when nobody needs these any more, not when
     /// keys go.
     pub fn retained(&self) -> usize {
+        if self.histories.is_empty() { 0 } else { self.of_histories() }
+    }
+
+    fn of_histories(&self) -> usize {
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
         self.histories.memory() + self.histories.len() * size_of::<KeyHistory<S>>() + due + self.kept
     }

@@ -147,9 +147,15 @@ impl<R: Keyed> Table<R> {
         self.length == 0
     }
 
-    /// The bytes the index itself takes, without its records.
+    /// The bytes the index itself takes, without its records. It is asked for often, so the segments are not walked: those
+    /// between the first and the last are full.
     pub fn memory(&self) -> usize {
-        let buckets: usize = self.segments.iter().map(Vec::capacity).sum();
+        let buckets = match self.segments.as_slice() {
+            [first, between @ .., last] => {
+                first.capacity() + between.len() * SEGMENT_BUCKETS + last.capacity()
+            }
+            few => few.iter().map(Vec::capacity).sum(),
+        };
         size_of::<Self>()
             + self.segments.capacity() * size_of::<Vec<Bucket<R>>>()
             + (buckets + self.overflow_count) * size_of::<Bucket<R>>()

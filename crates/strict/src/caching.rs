@@ -68,8 +68,9 @@ pub(crate) fn add_chores<S: Stamp>(
 ) {
     let due = now_millis.saturating_sub(PATIENCE_MILLIS + rank * PATIENCE_OF_NEXT_MILLIS);
     chores.extend(store.expired(due, EXPIRED_AT_ONCE).map(|key| Chore::Expire(key.into())));
-    let Some(Cache { policy, share: Some(share) }) = cache.filter(|_| rank == 0) else { return };
-    let excess = excess(store, share);
+    let Some(Cache { policy, share: Some(share) }) = cache else { return };
+    // The next replicas let keys go where those before them leave more and more.
+    let excess = excess(store, share + share / 8 * rank as usize);
     let each = (store.memory() - store.retained()) / store.len().max(1);
     let wanted = excess.div_ceil(each.max(1)).min(EVICTED_AT_ONCE);
     let mut keys: Vec<Box<[u8]>> = (0..wanted)
