@@ -122,28 +122,38 @@ fn deadlines(dict: &mut Fields, operation: &dict::Operation<'_>, now_millis: u64
             array(fields.iter().map(|field| maybe(dict.remove(field).map(|(value, _)| value))))
         }
         Operation::PutUntil { pairs, condition, deadline } => {
-            let mut fields = pairs.pairs().map(|(field, _)| field);
-            let refused = match condition {
-                dict::PutCondition::Always => false,
-                dict::PutCondition::IfAbsent => fields.any(|field| dict.contains_key(field)),
-                dict::PutCondition::IfPresent => fields.any(|field| !dict.contains_key(field)),
-            };
-            if !refused {
-                for (field, value) in pairs.pairs() {
-                    let entry = dict.entry(field.to_vec()).or_default();
-                    entry.0 = value.to_vec();
-                    match deadline {
-                        register::Deadline::Clear => entry.1 = 0,
-                        register::Deadline::Keep => {}
-                        register::Deadline::At { millis } if *millis <= now_millis => {
-                            dict.remove(field);
-                        }
-                        register::Deadline::At { millis } => entry.1 = *millis,
-                    }
-                }
-            }
-            flag(!refused)
+            put_until(dict, pairs, (*condition, *deadline), now_millis)
         }
         _ => Answer::NotJudged,
     }
+}
+
+/// HSETEX.
+fn put_until(
+    dict: &mut Fields,
+    pairs: &Items<'_>,
+    (condition, deadline): (dict::PutCondition, register::Deadline),
+    now_millis: u64,
+) -> Answer {
+    let mut fields = pairs.pairs().map(|(field, _)| field);
+    let refused = match condition {
+        dict::PutCondition::Always => false,
+        dict::PutCondition::IfAbsent => fields.any(|field| dict.contains_key(field)),
+        dict::PutCondition::IfPresent => fields.any(|field| !dict.contains_key(field)),
+    };
+    if !refused {
+        for (field, value) in pairs.pairs() {
+            let entry = dict.entry(field.to_vec()).or_default();
+            entry.0 = value.to_vec();
+            match deadline {
+                register::Deadline::Clear => entry.1 = 0,
+                register::Deadline::Keep => {}
+                register::Deadline::At { millis } if millis <= now_millis => {
+                    dict.remove(field);
+                }
+                register::Deadline::At { millis } => entry.1 = millis,
+            }
+        }
+    }
+    flag(!refused)
 }

@@ -74,9 +74,14 @@ impl Element {
         self.sides.iter().any(|side| !side.adds.is_empty())
     }
 
-    /// The field's deadline, in milliseconds since 1970; 0 for none.
+    /// The field's deadline, in milliseconds since 1970; 0 for none. One that was said before anything that is left of the
+    /// field was for something else.
     fn deadline(&self) -> u64 {
-        self.sides.iter().filter_map(|side| side.deadline).max().map_or(0, |(_, at)| at)
+        let said = self.sides.iter().filter_map(|side| side.deadline).max();
+        let writes = self.sides.iter().filter_map(|side| side.write);
+        let adds = self.sides.iter().filter_map(|side| side.adds.front().map(|(place, _)| *place));
+        let first = writes.chain(adds).min();
+        said.filter(|(place, _)| first.is_some_and(|first| first <= *place)).map_or(0, |(_, at)| at)
     }
 
     /// The field's value, written as said.

@@ -186,16 +186,7 @@ fn fields<'a>(
             }
         };
         if value.is_none() {
-            let whole_deadline = |value: &Value| match value {
-                Value::Dict(fields) => Some(fields.deadline(field)),
-                _ => None,
-            };
-            let before = of_whole(among, &whole, field, whole_deadline).unwrap_or(0);
-            let said = |other: &Effect<'_>| match other {
-                Effect::Dict(effect) => effect.deadline_of(field),
-                _ => None,
-            };
-            deadline = concurrent_on(among, field).filter_map(said).last().unwrap_or(before);
+            deadline = said_deadline(among, &whole, field);
         }
         for other in concurrent_on(among, field) {
             let Effect::Dict(dict::Effect::Add { field: other, by }) = other else { continue };
@@ -219,7 +210,27 @@ fn fields<'a>(
     [dict::Effect::Put { pairs, until }, dict::Effect::Remove { fields: gone }].map(Effect::Dict).into()
 }
 
-/// The same of scores.
+/// What live effects that the last one did not observe say last of a field's deadline, of those that found the field there.
+fn said_deadline(among: &Among<'_, '_>, whole: &Option<(Value, usize)>, field: &[u8]) -> u64 {
+    let of_whole_field = of_whole(among, whole, field, |value| match value {
+        Value::Dict(fields) => fields.contains(field).then(|| fields.deadline(field)),
+        _ => None,
+    });
+    let (mut is_there, mut deadline) = (of_whole_field.is_some(), of_whole_field.unwrap_or(0));
+    for other in concurrent_on(among, field) {
+        let Effect::Dict(effect) = other else { continue };
+        match effect {
+            dict::Effect::Add { field: other, .. } => is_there |= *other == field,
+            _ => {
+                is_there |= effect.value_of(field).is_some();
+                deadline = effect.deadline_of(field).filter(|_| is_there).unwrap_or(deadline);
+            }
+        }
+    }
+    deadline
+}
+
+/// What [`fields`] does, of scores.
 fn scores<'a>(
     among: &Among<'_, '_>,
     written: impl Iterator<Item = (&'a [u8], Option<f64>)>,
