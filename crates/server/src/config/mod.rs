@@ -252,8 +252,9 @@ mod tests {
         // Who names a directory wants it used.
         assert_eq!((config.storage.directory.to_str(), config.storage.memory), (Some("/d"), false));
         assert_eq!(config.admin.listen, Some("h:2".parse().unwrap()));
-        config.apply(&serve("anabranch serve --max-memory 2mb --max-memory-policy ALLKEYS-LFU"));
-        let told = config.options().unwrap();
+        let mut bounded = file::parse("[storage]\nmemory = true\n", "a.toml").unwrap();
+        bounded.apply(&serve("anabranch serve --max-memory 2mb --max-memory-policy ALLKEYS-LFU"));
+        let told = bounded.options().unwrap();
         assert_eq!((told.max_memory_bytes, told.max_memory_policy), (2 << 20, Some(Eviction::AllkeysLfu)));
         config.apply(&serve("anabranch serve --listen h:3 --memory --durability none"));
         assert_eq!(config.server.listen, ["h:3".parse().unwrap()]);
