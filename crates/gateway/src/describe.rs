@@ -292,7 +292,7 @@ pub fn command_table_markdown() -> String {
     page.push_str(
         "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
          `TXN` too; it replies `OK`, or an error. What that is good for, and which type suits which job, says \
-         [choosing a type](choosing-a-type.md).\n",
+         [strict keyspaces](consistency/strict.md).\n",
     );
     page.push_str("\n## Differences from Redis\n\n");
     DIFFERENCES.iter().for_each(|difference| page.extend(["- ", difference, "\n"]));
