@@ -123,8 +123,8 @@ const TABLE: &str = "
     ; XADD 5-1 a; XADD 5-2 b => <5-1=a 5-2=b>
     ; XADD 5-1 a; XADD 5-1 b => <5-1=a 5-2=b>; <5-1=b 5-2=a>
     ; XADD 5-1 a, XADD 5-2 b; XADD 5-1 c, XADD 5-2 d => <5-1=a 5-2=b 5-3=c 5-4=d>; <5-1=c 5-2=d 5-3=a 5-4=b>
-    ; XADD * a; XADD * b => <1000-0=a 1000-1=b>
-    ; XADD * a, XADD * b; XADD * c => <1000-0=a 1000-1=c 1000-65536=b>
+    ; XADD * a; XADD * b => <1000-0=a 1000-1=b>; <1000-0=b 1000-1=a>
+    ; XADD * a, XADD * b; XADD * c => <1000-0=a 1000-1=c 1000-65536=b>; <1000-0=c 1000-1=a 1000-65537=b>
     XADD 5-1 o; XADD 9-1 a; XADD 6-1 b => <5-1=o 6-1=b 9-1=a>
     XADD 5-1 o, XADD 5-2 p; XTRIM 1; XADD 6-1 a => <5-2=p 6-1=a>
     XADD 5-1 o; XDEL 5-1; XADD 6-1 a => <6-1=a>
@@ -144,7 +144,7 @@ const TABLE: &str = "
     XADD 5-1 o, XCREATE g; XREAD g a; XDESTROY g => <5-1=o>
     XADD 5-1 o, XCREATE g, XREAD g a; XDESTROY g, XCREATE g; XDESTROY g => <5-1=o g@0-0()>
     XADD 5-1 o, XADD 5-2 p, XCREATE g, XREAD g a 1; XREAD g a; XDELCONSUMER g a => <5-1=o 5-2=p g@5-2(5-2:a)>
-    XADD 5-1 o, XCREATE g; XADD * a, XREAD g c; XADD * b, XREAD g d => <5-1=o 1000-0=a 1000-1=b g@1000-1(5-1:c,d 1000-0:c 1000-1:d)>
+    XADD 5-1 o, XCREATE g; XADD * a, XREAD g c; XADD * b, XREAD g d => <5-1=o 1000-0=a 1000-1=b g@1000-1(5-1:c,d 1000-0:c 1000-1:d)>; <5-1=o 1000-0=b 1000-1=a g@1000-1(5-1:c,d 1000-0:d 1000-1:c)>
     XADD 5-1 o; DEL; XCREATE g => <g@0-0()>
     XADD 5-1 o; SET x; XADD 6-1 a => <6-1=a>; x
     XADD 5-1 o; SET x; XDEL 5-1 => x
