@@ -337,19 +337,20 @@ EVENTS = """
     PERSIST k; PERSIST k; EXPIREAT k 4000000000; RENAME k l; RENAMENX l n; RENAMENX l m; COPY m o; COPY m o; RESTORE r 0 %DUMP%
     EXPIRE m -1; HSET h f 1 g 2; HSET h f 1; HSETNX h f 2; HINCRBY h n 1; HINCRBYFLOAT h n 0.5; HDEL h none; HDEL h f g; HDEL h n
     LPUSH l a b c; RPUSH l d e f g; LPUSHX none x; RPUSHX l x; LINSERT l BEFORE a y; LINSERT l BEFORE none y; LSET l 0 z
-    LREM l 0 none; LREM l 0 z; LTRIM l 0 3; LTRIM none 0 1; LPOP l; RPOP l; RPOPLPUSH l other; LMOVE l other LEFT RIGHT
+    LREM l 0 none; LREM l 0 z; LTRIM l 0 4; LTRIM none 0 1; LPOP l; RPOP l; RPOPLPUSH l other; LMOVE l other LEFT RIGHT
     LPOP none; LPUSH l 1; LPOP l 5; SADD s a b c; SADD s a; SREM s none; SREM s a; SMOVE s t b; SPOP t; SREM s c; SPOP s
     SADD s a b; SADD t b c; SINTERSTORE u s t; SUNIONSTORE u s t; SDIFFSTORE v s none; ZADD z 1 a 2 b 3 c; ZADD z 1 a
     ZADD z 9 a; ZADD z CH 9 a; ZADD z XX 1 none; ZADD z INCR 1 a; ZINCRBY z 1 b; ZREM z none; ZREM z c; ZPOPMIN z; ZPOPMAX z
     ZADD z 1 a 2 b 3 c 4 d; ZREMRANGEBYRANK z 0 0; ZREMRANGEBYSCORE z 2 2; ZREMRANGEBYSCORE z 8 9; ZUNIONSTORE w 1 z
     ZRANGESTORE x z 0 -1; GEOADD g 13.361389 38.115556 P; GEOADD g 13.361389 38.115556 P; GEOSEARCHSTORE f g FROMMEMBER P BYRADIUS 1 km
+    RPUSH mp 1 2 3; LMPOP 2 none mp LEFT COUNT 1; LMPOP 1 mp RIGHT; LMPOP 1 none LEFT; ZADD zp 1 a 2 b 3 c; ZMPOP 1 zp MIN; ZMPOP 2 none zp MAX
     SORT z BY nosort STORE sorted; INCR z; GET o; MULTI; SET t1 1; DEL t1 none; EXEC; EVAL "return redis.call('set','e','1')" 0
 """
 
 
 def test_events_are_those_of_redis(server, peer):
     def told(one) -> list:
-        with one.raw() as raw, one.raw() as subscriber:
+        with one.raw() as raw, one.raw() as marker, one.raw() as subscriber:
             raw.call("FLUSHALL")
             raw.call("SET", "dumped", "x")
             dump = raw.call("DUMP", "dumped").text
@@ -360,7 +361,7 @@ def test_events_are_those_of_redis(server, peer):
                 words = [dump if word == "%DUMP%" else word for word in shlex.split(command)]
                 if words:
                     raw.call(*words)
-                    raw.call("PUBLISH", "__key__:", "end")
+                    marker.call("PUBLISH", "__key__:", "end")
                     events = []
                     while (message := subscriber.read().texts())[2:] != [b"__key__:", b"end"]:
                         events.append(message[2:])

@@ -10,7 +10,7 @@ use crate::news::Message;
 use crate::plan::{Call, Plan};
 use datatypes::{Items, Operation, key, scored_set};
 use protocol::{KeyedOperation, Step};
-use resp::Arguments;
+use resp::{Arguments, parse_integer};
 use types::{KeyspaceId, Reply, ReplyBuf};
 
 /// Redis's letters of the classes of events, in the order of their bits, and of its texts.
@@ -140,123 +140,217 @@ pub(crate) fn surrounded<'a>(plan: Plan<'a>, call: &Call<'a>) -> Plan<'a> {
 }
 
 /// The events of a command, in order.
-fn events<'a>(name: &'a str, arguments: Arguments<'a>, reply: &ReplyBuf) -> Vec<Event<'a>> {
+fn events<'a>(name: &'a str, arguments: Arguments<'a>, reply: &'a ReplyBuf) -> Vec<Event<'a>> {
     if reply.elements().any(|element| matches!(element, Reply::Error(_))) {
         return Vec::new();
     }
-    let argument = |index| arguments.get(index).unwrap_or_default();
-    let is = |index, word: &str| argument(index).eq_ignore_ascii_case(word.as_bytes());
-    let has = |from: usize, word: &str| (from..arguments.len()).any(|index| is(index, word));
-    let on = |class, name, index| vec![Event { class, name, key: argument(index) }];
-    let when = |happened: bool, events: Vec<Event<'a>>| if happened { events } else { Vec::new() };
-    let (first, last) = (reply.first(), reply.elements().last());
-    let is_positive = matches!(first, Some(Reply::Integer(1..)));
-    let is_null =
-        matches!(first, None | Some(Reply::Null | Reply::NullArray | Reply::Array(0) | Reply::Set(0)))
-            || matches!(first, Some(Reply::Pairs(0) | Reply::Map(0)));
-    // Of a command that looks whether the key is still there.
-    let is_emptied = matches!(last, Some(Reply::Integer(0)));
-    let removed = |happened: bool, class, name| {
-        let mut events = when(happened, on(class, name, 1));
-        if happened && is_emptied {
-            events.extend(on('g', "del", 1));
-        }
-        events
-    };
-    match name {
-        "set" => {
-            let is_set = match (has(3, "GET"), has(3, "NX"), has(3, "XX")) {
-                (false, ..) => !is_null,
-                (true, true, _) => is_null,
-                (true, _, true) => !is_null,
-                (true, false, false) => true,
-            };
-            let expires = ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| has(3, word));
-            let mut events = when(is_set, on('$', "set", 1));
-            events.extend(when(is_set && expires, on('g', "expire", 1)));
-            events
-        }
-        "setex" | "psetex" => [on('$', "set", 1), on('g', "expire", 1)].into_iter().flatten().collect(),
-        "getset" => on('$', "set", 1),
-        "setnx" => when(is_positive, on('$', "set", 1)),
-        "mset" => (1..arguments.len()).step_by(2).flat_map(|index| on('$', "set", index)).collect(),
-        "msetnx" => {
-            let all = (1..arguments.len()).step_by(2).flat_map(|index| on('$', "set", index));
-            when(is_positive, all.collect())
-        }
-        "append" => on('$', "append", 1),
-        "setrange" => when(is_positive && !argument(3).is_empty(), on('$', "setrange", 1)),
-        "incr" | "decr" | "incrby" | "decrby" => on('$', "incrby", 1),
-        "incrbyfloat" => on('$', "incrbyfloat", 1),
-        "setbit" => on('$', "setbit", 1),
-        "bitfield" => when(has(2, "SET") || has(2, "INCRBY"), on('$', "setbit", 1)),
-        "bitop" => when(is_positive, on('$', "set", 2)),
-        "pfadd" => when(is_positive, on('$', "pfadd", 1)),
-        "pfmerge" => on('$', "pfadd", 1),
-        "getdel" => when(!is_null, on('g', "del", 1)),
-        "getex" => {
-            let expires = ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| is(2, word));
-            when(!is_null && expires, on('g', "expire", 1))
-        }
-        "del" | "unlink" => {
-            let deleted = |element| matches!(element, Reply::Integer(1));
-            let each = reply.elements().map(deleted).enumerate().filter(|(_, deleted)| *deleted);
-            each.flat_map(|(index, _)| on('g', "del", index + 1)).collect()
-        }
-        "expire" | "pexpire" | "expireat" | "pexpireat" => {
-            when(is_positive, on('g', if is_emptied { "del" } else { "expire" }, 1))
-        }
-        "persist" => when(is_positive, on('g', "persist", 1)),
-        "rename" | "renamenx" => {
-            let moved = argument(1) != argument(2) && !matches!(first, Some(Reply::Integer(0)));
-            let both = on('g', "rename_from", 1).into_iter().chain(on('g', "rename_to", 2));
-            when(moved, both.collect())
-        }
-        "copy" => when(is_positive, on('g', "copy_to", 2)),
-        "restore" => on('g', "restore", 1),
-        "sort" => match (2..arguments.len()).rev().find(|index| is(index - 1, "STORE")) {
-            Some(index) => when(is_positive, on('l', "sortstore", index)),
-            None => Vec::new(),
-        },
-        "hset" | "hmset" => on('h', "hset", 1),
-        "hsetnx" => when(is_positive, on('h', "hset", 1)),
-        "hincrby" => on('h', "hincrby", 1),
-        "hincrbyfloat" => on('h', "hincrbyfloat", 1),
-        "hdel" => removed(is_positive, 'h', "hdel"),
-        "lpush" => on('l', "lpush", 1),
-        "rpush" => on('l', "rpush", 1),
-        "lpushx" => when(is_positive, on('l', "lpush", 1)),
-        "rpushx" => when(is_positive, on('l', "rpush", 1)),
-        "linsert" => when(is_positive, on('l', "linsert", 1)),
-        "lset" => on('l', "lset", 1),
-        "lrem" => removed(is_positive, 'l', "lrem"),
-        "ltrim" => removed(is_positive, 'l', "ltrim"),
-        "lpop" | "rpop" => removed(!is_null, 'l', name),
-        "rpoplpush" => when(!is_null, moved_elements(arguments, false, true)),
-        "lmove" => when(!is_null, moved_elements(arguments, is(3, "LEFT"), is(4, "LEFT"))),
-        "sadd" => when(is_positive, on('s', "sadd", 1)),
-        "srem" => removed(is_positive, 's', "srem"),
-        "spop" => removed(!is_null, 's', "spop"),
-        "smove" => when(is_positive, on('s', "srem", 1).into_iter().chain(on('s', "sadd", 2)).collect()),
-        "sinterstore" | "sunionstore" | "sdiffstore" => when(is_positive, on('s', name, 1)),
-        "zadd" if has(2, "INCR") => when(!is_null, on('z', "zincr", 1)),
-        "zadd" => when(scores_differ(reply), on('z', "zadd", 1)),
-        "geoadd" => when(scores_differ(reply), on('z', "zadd", 1)),
-        "zincrby" => on('z', "zincr", 1),
-        "zrem" => removed(is_positive, 'z', "zrem"),
-        "zpopmin" | "zpopmax" => removed(!is_null, 'z', name),
-        "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => removed(is_positive, 'z', name),
-        "zunionstore" | "zinterstore" | "zdiffstore" | "zrangestore" | "geosearchstore" => {
-            when(is_positive, on('z', name, 1))
-        }
-        _ => Vec::new(),
-    }
+    let done = Done { name, arguments, reply };
+    let families =
+        [Done::on_string, Done::on_key, Done::on_hash, Done::on_list, Done::on_set, Done::on_scored_set];
+    families.iter().find_map(|family| family(&done)).unwrap_or_default()
 }
 
-/// An element went from one list to another, from and to the left or the right end.
-fn moved_elements<'a>(arguments: Arguments<'a>, from_left: bool, to_left: bool) -> Vec<Event<'a>> {
-    let event = |name, index| Event { class: 'l', name, key: arguments.get(index).unwrap_or_default() };
-    vec![event(if from_left { "lpop" } else { "rpop" }, 1), event(if to_left { "lpush" } else { "rpush" }, 2)]
+/// A command that was carried out.
+#[derive(Clone, Copy)]
+struct Done<'a> {
+    name: &'a str,
+    arguments: Arguments<'a>,
+    reply: &'a ReplyBuf,
+}
+
+impl<'a> Done<'a> {
+    fn argument(self, index: usize) -> &'a [u8] {
+        self.arguments.get(index).unwrap_or_default()
+    }
+
+    fn is(self, index: usize, word: &str) -> bool {
+        self.argument(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    /// True if a word stands from this argument on.
+    fn has(self, from: usize, word: &str) -> bool {
+        (from..self.arguments.len()).any(|index| self.is(index, word))
+    }
+
+    fn sets_deadline(self, from: usize) -> bool {
+        ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| self.has(from, word))
+    }
+
+    /// It replied a number above 0.
+    fn is_positive(self) -> bool {
+        matches!(self.reply.first(), Some(Reply::Integer(1..)))
+    }
+
+    /// It replied nothing.
+    fn is_null(self) -> bool {
+        use Reply::{Array, Map, Null, NullArray, Pairs, Set};
+        matches!(self.reply.first(), None | Some(Null | NullArray | Array(0) | Set(0) | Pairs(0) | Map(0)))
+    }
+
+    /// Something happened to the key that this argument names.
+    fn event(self, class: char, name: &'a str, index: usize) -> Event<'a> {
+        Event { class, name, key: self.argument(index) }
+    }
+
+    fn always(self, class: char, name: &'a str) -> Option<Vec<Event<'a>>> {
+        self.when(true, class, name, 1)
+    }
+
+    fn when(self, happened: bool, class: char, name: &'a str, index: usize) -> Option<Vec<Event<'a>>> {
+        Some(if happened { vec![self.event(class, name, index)] } else { Vec::new() })
+    }
+
+    /// Something was removed; a step behind it has looked whether the key is still there.
+    fn removed(self, happened: bool, class: char, name: &'a str) -> Option<Vec<Event<'a>>> {
+        let mut events = self.when(happened, class, name, 1)?;
+        if happened && matches!(self.reply.elements().last(), Some(Reply::Integer(0))) {
+            events.push(self.event('g', "del", 1));
+        }
+        Some(events)
+    }
+
+    fn on_string(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "set" => {
+                let is_set = match (self.has(3, "GET"), self.has(3, "NX"), self.has(3, "XX")) {
+                    (false, ..) | (true, _, true) => !self.is_null(),
+                    (true, true, false) => self.is_null(),
+                    (true, false, false) => true,
+                };
+                let mut events = self.when(is_set, '$', "set", 1)?;
+                if is_set && self.sets_deadline(3) {
+                    events.push(self.event('g', "expire", 1));
+                }
+                Some(events)
+            }
+            "setex" | "psetex" => Some(vec![self.event('$', "set", 1), self.event('g', "expire", 1)]),
+            "getset" => self.always('$', "set"),
+            "setnx" => self.when(self.is_positive(), '$', "set", 1),
+            "mset" | "msetnx" => {
+                let is_set = self.name == "mset" || self.is_positive();
+                let all = (1..self.arguments.len()).step_by(2).filter(|_| is_set);
+                Some(all.map(|index| self.event('$', "set", index)).collect())
+            }
+            "append" | "setbit" | "incrbyfloat" => self.always('$', self.name),
+            "setrange" => self.when(self.is_positive() && !self.argument(3).is_empty(), '$', "setrange", 1),
+            "incr" | "decr" | "incrby" | "decrby" => self.always('$', "incrby"),
+            "bitfield" => self.when(self.has(2, "SET") || self.has(2, "INCRBY"), '$', "setbit", 1),
+            "bitop" => self.when(self.is_positive(), '$', "set", 2),
+            "pfadd" => self.when(self.is_positive(), '$', "pfadd", 1),
+            "pfmerge" => self.always('$', "pfadd"),
+            _ => None,
+        }
+    }
+
+    fn on_key(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "del" | "unlink" => {
+                let deleted = |element| matches!(element, Reply::Integer(1));
+                let each = self.reply.elements().map(deleted).enumerate().filter(|(_, deleted)| *deleted);
+                Some(each.map(|(index, _)| self.event('g', "del", index + 1)).collect())
+            }
+            "getdel" => self.when(!self.is_null(), 'g', "del", 1),
+            "getex" => self.when(!self.is_null() && self.sets_deadline(2), 'g', "expire", 1),
+            "expire" | "pexpire" | "expireat" | "pexpireat" => {
+                let is_gone = matches!(self.reply.elements().last(), Some(Reply::Integer(0)));
+                self.when(self.is_positive(), 'g', if is_gone { "del" } else { "expire" }, 1)
+            }
+            "persist" => self.when(self.is_positive(), 'g', "persist", 1),
+            "rename" | "renamenx" => {
+                let is_moved = self.argument(1) != self.argument(2)
+                    && !matches!(self.reply.first(), Some(Reply::Integer(0)));
+                let mut events = self.when(is_moved, 'g', "rename_from", 1)?;
+                events.extend(self.when(is_moved, 'g', "rename_to", 2)?);
+                Some(events)
+            }
+            "copy" => self.when(self.is_positive(), 'g', "copy_to", 2),
+            "restore" => self.always('g', "restore"),
+            "sort" => {
+                let target = (3..self.arguments.len()).rev().find(|index| self.is(index - 1, "STORE"));
+                target.and_then(|index| self.when(self.is_positive(), 'l', "sortstore", index))
+            }
+            _ => None,
+        }
+    }
+
+    fn on_hash(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "hset" | "hmset" => self.always('h', "hset"),
+            "hsetnx" => self.when(self.is_positive(), 'h', "hset", 1),
+            "hincrby" | "hincrbyfloat" => self.always('h', self.name),
+            "hdel" => self.removed(self.is_positive(), 'h', "hdel"),
+            _ => None,
+        }
+    }
+
+    fn on_list(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "lpush" | "rpush" | "lset" => self.always('l', self.name),
+            "lpushx" => self.when(self.is_positive(), 'l', "lpush", 1),
+            "rpushx" => self.when(self.is_positive(), 'l', "rpush", 1),
+            "linsert" => self.when(self.is_positive(), 'l', "linsert", 1),
+            "lrem" | "ltrim" => self.removed(self.is_positive(), 'l', self.name),
+            "lpop" | "rpop" => self.removed(!self.is_null(), 'l', self.name),
+            "rpoplpush" => Some(self.moved(false, true)),
+            "lmove" => Some(self.moved(self.is(3, "LEFT"), self.is(4, "LEFT"))),
+            "lmpop" => Some(self.popped('l', ("LEFT", "lpop"), "rpop")),
+            _ => None,
+        }
+    }
+
+    /// An element went from one list to another, from and to the left or the right end.
+    fn moved(self, from_left: bool, to_left: bool) -> Vec<Event<'a>> {
+        if self.is_null() {
+            return Vec::new();
+        }
+        // As Redis tells it: where it is now, then where it was.
+        let to = self.event('l', if to_left { "lpush" } else { "rpush" }, 2);
+        vec![to, self.event('l', if from_left { "lpop" } else { "rpop" }, 1)]
+    }
+
+    /// The reply names the key of which elements were removed, from the end that a word behind the keys chooses.
+    fn popped(self, class: char, (word, name): (&str, &'a str), otherwise: &'a str) -> Vec<Event<'a>> {
+        let keys = parse_integer(self.argument(1)).and_then(|keys| usize::try_from(keys).ok());
+        let is_chosen = self.is(keys.unwrap_or(0).saturating_add(2), word);
+        match self.reply.elements().nth(1) {
+            Some(Reply::Bulk(key)) => {
+                vec![Event { class, name: if is_chosen { name } else { otherwise }, key }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn on_set(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "sadd" => self.when(self.is_positive(), 's', "sadd", 1),
+            "srem" => self.removed(self.is_positive(), 's', "srem"),
+            "spop" => self.removed(!self.is_null(), 's', "spop"),
+            "smove" => {
+                let mut events = self.when(self.is_positive(), 's', "srem", 1)?;
+                events.extend(self.when(self.is_positive(), 's', "sadd", 2)?);
+                Some(events)
+            }
+            "sinterstore" | "sunionstore" | "sdiffstore" => self.when(self.is_positive(), 's', self.name, 1),
+            _ => None,
+        }
+    }
+
+    fn on_scored_set(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "zadd" if self.has(2, "INCR") => self.when(!self.is_null(), 'z', "zincr", 1),
+            "zadd" | "geoadd" => self.when(scores_differ(self.reply), 'z', "zadd", 1),
+            "zincrby" => self.always('z', "zincr"),
+            "zrem" | "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
+                self.removed(self.is_positive(), 'z', self.name)
+            }
+            "zpopmin" | "zpopmax" => self.removed(!self.is_null(), 'z', self.name),
+            "zmpop" => Some(self.popped('z', ("MIN", "zpopmin"), "zpopmax")),
+            "zunionstore" | "zinterstore" | "zdiffstore" | "zrangestore" | "geosearchstore" => {
+                self.when(self.is_positive(), 'z', self.name, 1)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// True if the arrays of scores before and after differ: the first half of the elements, around one, and the second.
