@@ -171,7 +171,7 @@ fn a_password_that_is_taken_away_lets_in_who_waits() {
     assert_eq!(render(&harness.ask("b", b"HELLO 3\r\n"))[0].split(' ').next(), Some("-NOAUTH"));
     harness.host.password = None;
     assert!(!render(&harness.ask("b", b"HELLO 3\r\n"))[0].starts_with('-'));
-    assert_eq!(render(&harness.ask("b", b"GET k\r\n")), ["null"]);
+    assert_eq!(render(&harness.ask("b", b"GET k\r\n")), ["nil"]);
 }
 
 #[test]
