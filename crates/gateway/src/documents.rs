@@ -46,7 +46,10 @@ impl Documents {
         for line in include_str!("documents.txt").lines().filter(|line| !line.starts_with('#')) {
             match line.strip_prefix("  ").and_then(|field| field.split_once(": ")) {
                 Some(field) => entries.entry(name).or_default().0.push(field),
-                None => name = line,
+                None => {
+                    name = line;
+                    entries.entry(name).or_default();
+                }
             }
         }
         Documents(entries)

@@ -15,7 +15,7 @@ const OPERATOR: u16 = ADMIN | NOSCRIPT;
 #[rustfmt::skip]
 pub(super) const ROLE: Command = Command::new("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "Tells that the process is a master, without replicas in the sense of Redis", Local(role));
 #[rustfmt::skip]
-pub(super) const REPLICA_OF: Command = Command::new("replicaof", 3, OPERATOR | STALE, "5.0.0", "Accepts NO ONE, which the process is a replica of; keyspaces say who replicates them", Local(replica_of));
+pub(super) const REPLICA_OF: Command = Command::new("replicaof", 3, OPERATOR | STALE, "5.0.0", "Accepts NO ONE: no process is a replica of another server, and keyspaces say where they are kept", Local(replica_of));
 #[rustfmt::skip]
 pub(super) const SLAVE_OF: Command = Command::new("slaveof", 3, OPERATOR | STALE, "1.0.0", "The former name of REPLICAOF", Local(replica_of));
 #[rustfmt::skip]
