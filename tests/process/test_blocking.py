@@ -70,9 +70,13 @@ class Actors:
         return told
 
 
+def blocked(client: redis.Redis) -> int:
+    return client.info("clients")["blocked_clients"]
+
+
 def play(server, expected: list | None = None) -> list:
-    """What everybody is told after each step of the scenario."""
-    actors, log = Actors(server), []
+    """What everybody is told after each step of the scenario, and how many clients are blocked then."""
+    actors, log, control = Actors(server), [], server.client()
     for step in (part.strip() for line in SCENARIO.splitlines() for part in line.split(" | ") if part.strip()):
         if step.isdigit():
             time.sleep(int(step) / 1000)
@@ -84,7 +88,12 @@ def play(server, expected: list | None = None) -> list:
         # HELLO names the server.
         awaits = expected is not None and "HELLO" not in step
         told = actors.told(expected[len(log)][1] if awaits else None)
-        log.append((step, {} if "HELLO" in step else told))
+        if awaits and not told:
+            # Nobody is told when a command begins to wait, or a client is gone.
+            deadline = time.monotonic() + 1
+            while blocked(control) != expected[len(log)][2] and time.monotonic() < deadline:
+                time.sleep(0.01)
+        log.append((step, {} if "HELLO" in step else told, blocked(control) if expected is None else expected[len(log)][2]))
     return log
 
 
