@@ -9,6 +9,7 @@ use crate::sequence::{Commands, append_command};
 use crate::session::{Mode, Queue, Session};
 use crate::table::flag::{DENYOOM, WRITE};
 use crate::table::{self, Command, Handler};
+use crate::tally::Wanted;
 use crate::task::{After, Task};
 use protocol::{Request, Step};
 use resp::Arguments;
@@ -386,6 +387,7 @@ impl<H: Host> Engine<'_, H> {
         session.wrong_passwords = old.wrong_passwords;
         connection.session = session;
         connection.parser.set_authenticated(authenticated);
+        connection.tally.replies = Wanted::All;
         connection.encoder().simple("RESET");
         Ok(())
     }

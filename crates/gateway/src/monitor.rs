@@ -57,7 +57,9 @@ impl Gateway {
     pub fn show_monitored(&mut self, lines: &[u8]) {
         let most = self.config.max_output_bytes.saturating_mul(MONITOR_OUTPUTS);
         for id in self.monitors.clone() {
-            let Some(connection) = self.connection_mut(id) else { continue };
+            let Some(connection) = self.connection_mut(id).filter(|connection| !connection.closing) else {
+                continue;
+            };
             let start = connection.output.len();
             if start + lines.len() > most {
                 connection.cut = true;

@@ -253,9 +253,9 @@ impl Connection {
         limit.hard > 0 && waits > limit.hard
     }
 
-    /// Ends the connection. What a subscriber has not read is not waited for.
+    /// Ends the connection. What a subscriber, or a client that watches, has not read is not waited for.
     pub(crate) fn end(&mut self) {
-        match self.session.is_subscriber() {
+        match self.session.is_subscriber() || self.session.monitoring {
             true => self.end_unsent(),
             false => self.closing = true,
         }
@@ -263,7 +263,7 @@ impl Connection {
 
     /// Ends the connection, and forgets what was not sent.
     fn end_unsent(&mut self) {
-        self.closing = true;
+        (self.closing, self.cut) = (true, true);
         self.output = Vec::new();
         self.own_replies = Vec::new();
     }

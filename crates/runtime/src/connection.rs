@@ -157,13 +157,20 @@ impl Connection {
         self.held.iter().map(|held| held.gate)
     }
 
-    /// Sends the replies whose gate is open.
-    pub(crate) fn send(&mut self, output: &mut Vec<u8>, durable: Durable) -> Io {
+    /// What its replies wait for: gates, and the groups up to which they tell of what is undone if the log refuses it.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (Gate, u64)> + '_ {
+        self.held.iter().map(|held| (held.gate, held.undoable))
+    }
+
+    /// Sends the replies whose gate is open. Where there is a log, messages that came since the last `gate` are not known
+    /// to wait, or not to.
+    pub(crate) fn send(&mut self, output: &mut Vec<u8>, durable: Durable, is_logged: bool) -> Io {
         let mut open = None;
         while self.held.front().is_some_and(|held| held.gate.is_open(durable)) {
             open = self.held.pop_front().map(|held| held.replies.end);
         }
         let may = match (self.held.is_empty(), open) {
+            (true, _) if is_logged => (self.gated - self.sent) as usize,
             (true, _) => output.len(),
             (false, Some(end)) => (end - self.sent) as usize,
             (false, None) => return Io::Blocked,

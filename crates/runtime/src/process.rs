@@ -61,14 +61,17 @@ pub(crate) struct Inbox {
 }
 
 /// With more bytes of news that it has not heard a worker is far behind.
-const MANY_NEWS_BYTES: usize = 8 << 20;
+pub(crate) const MANY_NEWS_BYTES: usize = 8 << 20;
 /// With more bytes of them it misses what else is told.
-const MOST_NEWS_BYTES: usize = 128 << 20;
+pub(crate) const MOST_NEWS_BYTES: usize = 128 << 20;
 
 /// About how much memory news take.
-fn bytes_of(news: &News) -> usize {
+pub(crate) fn bytes_of(news: &News) -> usize {
     match news {
-        News::Published { message: Message { channel, payload, .. } } => 128 + channel.len() + payload.len(),
+        News::Published { message: Message { channel, payload, context, .. } } => {
+            let token = context.as_ref().map_or(0, |context| context.token.len());
+            128 + channel.len() + payload.len() + token
+        }
         News::Line { .. } | News::Unblock { .. } => 128,
     }
 }
@@ -105,9 +108,9 @@ impl WorkerHandle {
         // Who has left others there has woken it.
         let is_awake = !inbox.news.is_empty();
         for (from, news) in news {
-            if inbox.news_bytes > MOST_NEWS_BYTES {
+            if inbox.news_bytes > MOST_NEWS_BYTES && matches!(*news, News::Published { .. }) {
                 // They arrive at most once, and need not.
-                break;
+                continue;
             }
             inbox.news_bytes += bytes_of(&news);
             inbox.news.push((from, news));

@@ -70,6 +70,10 @@ pub(crate) struct Worker {
     told: VecDeque<Told>,
     /// What the messages to this worker's subscribers wait for that were published in this turn, as replies do.
     pushed: Outcome,
+    /// What was told of those that wait for a key to hold something.
+    turns: Vec<Told>,
+    /// About how many bytes of news wait in `told`.
+    told_bytes: usize,
     /// Subscribers whose output may have more memory than it needs.
     grown: Vec<usize>,
     /// How many commands there were when statistics were published.
@@ -116,6 +120,8 @@ impl Worker {
             unauthenticated: VecDeque::new(),
             told: VecDeque::new(),
             pushed: Outcome::NOTHING,
+            turns: Vec::new(),
+            told_bytes: 0,
             grown: Vec::new(),
             published: 0,
             is_relieving: false,
@@ -446,6 +452,14 @@ impl Worker {
         // A log that failed meanwhile may have taken back what the first of these replies tell of.
         outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
+        if !self.host.told.is_empty() || self.gateway.has_news() {
+            // What it tells others comes behind what it wrote before.
+            let held = self.connections.get(token).and_then(Option::as_ref);
+            for (gate, undoable) in held.into_iter().flat_map(Connection::held) {
+                outcome.gate = outcome.gate.and(gate);
+                outcome.undoable = outcome.undoable.max(undoable);
+            }
+        }
         self.hold_told(&outcome);
         if self.gateway.has_news() && !outcome.refused {
             self.pushed.gate = self.pushed.gate.and(outcome.gate);
@@ -460,6 +474,9 @@ impl Worker {
     /// The replies just written wait for what they reveal.
     fn gate(&mut self, token: usize, outcome: &Outcome) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
+        if self.gateway.is_cut(connection.id) {
+            return;
+        }
         let own = self.gateway.take_own_replies(connection.id);
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
         let Some(journal) = &self.host.process.journal else { return };
@@ -481,11 +498,12 @@ impl Worker {
         let pushed = std::mem::replace(&mut self.pushed, Outcome::NOTHING);
         outcome.gate = outcome.gate.and(pushed.gate);
         outcome.undoable = outcome.undoable.max(pushed.undoable);
+        let mut resumable = Vec::new();
         for id in news {
             let Some(token) = self.tokens.get(&id).copied() else { continue };
             if self.gateway.is_cut(id) {
-                tracing::warn!(
-                    "a client that watches the commands of all reads too slowly and is disconnected"
+                tracing::info!(
+                    "a client is disconnected before it was sent everything: it read too slowly, or was killed"
                 );
                 self.close(token);
                 continue;
@@ -496,9 +514,11 @@ impl Worker {
             let Some(Some(connection)) = self.connections.get_mut(token) else { continue };
             connection.closing |= state == State::Closing;
             if state == State::Reading && connection.stalled {
-                self.resume(token);
+                resumable.push(token);
             }
         }
+        // What they do now may give others messages, which wait for what these tell of.
+        resumable.into_iter().for_each(|token| self.resume(token));
     }
 
     fn resume(&mut self, token: usize) {
@@ -555,6 +575,9 @@ impl Worker {
     fn send(&mut self, token: usize, durable: Durable) {
         let Some(Some(connection)) = self.connections.get_mut(token) else { return };
         connection.touched = false;
+        if self.gateway.is_cut(connection.id) {
+            return self.close(token);
+        }
         // Settling touches the connection again when the outcome has come.
         let awaits_outcome =
             connection.stalled && !connection.closing && self.gateway.ends_transaction(connection.id);
@@ -562,6 +585,7 @@ impl Worker {
         if awaits_outcome && output.len() <= KEPT_FOR_COMMIT {
             return;
         }
+        let is_logged = self.host.process.journal.is_some();
         if let Some(journal) = &self.host.process.journal
             && journal.failures() != 0
         {
@@ -573,7 +597,7 @@ impl Worker {
                 });
             connection.closing |= !replaced;
         }
-        let io = if output.is_empty() { Io::More } else { connection.send(output, durable) };
+        let io = if output.is_empty() { Io::More } else { connection.send(output, durable, is_logged) };
         let drained = output.is_empty();
         if drained && output.capacity() > IDLE_SUBSCRIBER_BYTES && self.gateway.is_subscriber(connection.id) {
             self.grown.push(token);
@@ -605,7 +629,10 @@ impl Worker {
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.free.push(token);
         self.uncount(admitted);
-        self.host.take_outcome();
+        // Those it has woken have replies that wait for it.
+        let outcome = self.host.take_outcome();
+        self.pushed.gate = self.pushed.gate.and(outcome.gate);
+        self.pushed.undoable = self.pushed.undoable.max(outcome.undoable);
     }
 
     /// Every 100 ms: the timers of this worker's partitions, leases, what others want to know.
@@ -617,6 +644,10 @@ impl Worker {
             let directory = process.options.data.as_deref();
             let mut cluster = process.cluster.lock();
             cluster.tick(process.now(), process.journal.as_ref(), directory);
+        }
+        if self.host.is_congested {
+            let is_behind = self.host.process.workers.read().iter().any(|worker| worker.is_congested());
+            self.host.is_congested = is_behind || self.is_told_much();
         }
         if self.host.process.journal.as_ref().is_some_and(Journal::is_suspended) {
             // What they hold may have waited for long enough.

@@ -32,7 +32,8 @@ impl Cluster {
                 Audience::Here | Audience::Worker(_) => false,
                 Audience::Process(process) => process == peer,
             };
-            if is_meant && peer != self.life.process {
+            // News do not hold up replicas.
+            if is_meant && peer != self.life.process && !self.peers.is_far_behind(peer) {
                 self.peers.send(peer, from, SLOT, &packet, None);
             }
         }

@@ -144,6 +144,12 @@ impl Peers {
         Ok(())
     }
 
+    /// True if so much waits for the peer that what need not arrive is not to be sent.
+    pub(crate) fn is_far_behind(&self, process: ProcessId) -> bool {
+        let waits = |peer: &Outgoing| peer.queue.len() - peer.sent > MAX_QUEUE_BYTES / 8;
+        self.outgoing.get(&process).is_some_and(waits)
+    }
+
     /// Queues a packet; `flush` sends it. One that can wait says so by the present time.
     pub(crate) fn send(
         &mut self,

@@ -1,6 +1,7 @@
 //! What this worker's clients tell other gateways leaves when what they were replied may leave.
 
 use super::{PATIENCE, Worker};
+use crate::process::{MANY_NEWS_BYTES, MOST_NEWS_BYTES, bytes_of};
 use crate::solo::Outcome;
 use gateway::{Audience, News};
 use protocol::{Durable, Gate};
@@ -19,16 +20,30 @@ impl Worker {
     /// What was told since the last call waits for what the replies of the same turn wait for. What went with effects that
     /// the log has refused is told to nobody.
     pub(super) fn hold_told(&mut self, outcome: &Outcome) {
-        let told = std::mem::take(&mut self.host.told);
+        // Turns of those that wait rest on nothing that the log may refuse.
+        let is_message = |news: &News| matches!(news, News::Published { .. });
+        let (told, turns): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.host.told).into_iter().partition(|(_, news)| is_message(news));
+        let open = |(whom, news)| Told { gate: Gate::OPEN, undoable: 0, whom, news };
+        self.turns.extend(turns.into_iter().map(open));
         if told.is_empty() || outcome.refused {
             return;
         }
         let Outcome { gate, undoable, .. } = *outcome;
+        if self.told_bytes > MOST_NEWS_BYTES {
+            // The log is slow, and news arrive at most once.
+            return;
+        }
+        self.told_bytes += told.iter().map(|(_, news)| bytes_of(news)).sum::<usize>();
         self.told.extend(told.into_iter().map(|(whom, news)| Told { gate, undoable, whom, news }));
     }
 
     /// Tells what may be told, in order.
     pub(super) fn send_told(&mut self, durable: Durable) {
+        if !self.turns.is_empty() {
+            let turns = std::mem::take(&mut self.turns);
+            self.spread(&turns);
+        }
         if self.told.is_empty() {
             return;
         }
@@ -39,11 +54,21 @@ impl Worker {
             let is_closed = |told: &Told| is_late && told.gate.written > durable.written;
             self.told.retain(|told| !journal.has_failed(told.undoable) && !is_closed(told));
         }
+        let before = self.told.len();
         let closed = self.told.iter().position(|told| !told.gate.is_open(durable));
         let open: Vec<Told> = self.told.drain(..closed.unwrap_or(self.told.len())).collect();
         if !open.is_empty() {
             self.spread(&open);
         }
+        if self.told.len() < before {
+            self.told_bytes = self.told.iter().map(|told| bytes_of(&told.news)).sum();
+        }
+        self.host.is_congested |= self.is_told_much();
+    }
+
+    /// True if so much waits for the log that publishers are to wait, too.
+    pub(super) fn is_told_much(&self) -> bool {
+        self.told_bytes > MANY_NEWS_BYTES
     }
 
     fn spread(&mut self, open: &[Told]) {
