@@ -68,16 +68,20 @@ fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     }
     let ids: BTreeSet<StreamId> = older.pending().keys().chain(newer.pending().keys()).copied().collect();
     for id in ids {
-        let owners = owners(was, older, newer, id);
+        let owners = owners(base, older, newer, id);
         merged.set_owners(id, owners);
     }
     Some(merged)
 }
 
 /// Who has an entry, unless somebody has acknowledged it.
-fn owners(was: &Group, older: &Group, newer: &Group, id: StreamId) -> Owners {
+fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> Owners {
+    let none = Group::default();
+    let was = base.unwrap_or(&none);
     let acknowledged = |side: &Group| {
-        let delivered = was.pending().contains_key(&id) || (was.last < id && id <= side.last);
+        // Of a group that is new on both sides each may have begun elsewhere.
+        let is_later = base.is_some() && was.last < id && id <= side.last;
+        let delivered = was.pending().contains_key(&id) || is_later;
         delivered && !side.pending().contains_key(&id)
     };
     if acknowledged(older) || acknowledged(newer) {

@@ -50,6 +50,7 @@ fn is_chosen(operation: &Operation<'_>) -> bool {
             | Operation::Dict(dict::Operation::Random { .. })
             | Operation::ScoredSet(scored_set::Operation::Random { .. })
             | Operation::Key(key::Operation::Deadline(MillisLeft | SecondsLeft))
+            | Operation::Dict(dict::Operation::Deadlines { format: MillisLeft | SecondsLeft, .. })
     )
 }
 

@@ -115,9 +115,10 @@ fn put_group(group: &Group, out: &mut Vec<u8>) {
 /// Reads a stream.
 pub(super) fn read(tag: u8, input: &mut Input<'_>) -> Result<Stream, Refusal> {
     let mut entries = Entries::default();
+    let mut budget = super::MAX_BYTES;
     for _ in 0..input.length()? {
         let base = id_of(&input.string()?)?;
-        read_node(base, &input.string()?, &mut entries)?;
+        read_node(base, &input.string()?, &mut entries, &mut budget)?;
     }
     let length = input.length()?;
     let last = read_id(input)?;
@@ -127,7 +128,8 @@ pub(super) fn read(tag: u8, input: &mut Input<'_>) -> Result<Stream, Refusal> {
         max_deleted = read_id(input)?;
         added = input.length()?;
     }
-    if length != entries.len() as u64 || entries.last_id().is_some_and(|top| top > last) {
+    let is_counted = length == entries.len() as u64 && length <= added && added <= i64::MAX as u64;
+    if !is_counted || entries.last_id().is_some_and(|top| top > last) {
         return Err(Refusal::Format);
     }
     let mut stream = Stream::new(entries, last, added, max_deleted);
@@ -156,7 +158,9 @@ fn millis(input: &mut Input<'_>) -> Result<u64, Refusal> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn read_node(base: StreamId, blob: &[u8], entries: &mut Entries) -> Result<(), Refusal> {
+/// Reads the entries of a node. They name fields that are there once, so they may be much longer than the payload: `budget`
+/// is how many bytes they may have.
+fn read_node(base: StreamId, blob: &[u8], entries: &mut Entries, budget: &mut usize) -> Result<(), Refusal> {
     let mut elements: Vec<Element<'_>> = Vec::new();
     listpack::read(blob, &mut |element| {
         elements.push(element);
@@ -174,6 +178,7 @@ fn read_node(base: StreamId, blob: &[u8], entries: &mut Entries) -> Result<(), R
     for _ in 0..number(next()?)? {
         master.push(text(next()?));
     }
+    let of_master: usize = master.iter().map(Vec::len).sum();
     next()?;
     let count = valid.checked_add(deleted).ok_or(Refusal::Format)?;
     let mut before: Option<StreamId> = entries.last_id();
@@ -183,6 +188,7 @@ fn read_node(base: StreamId, blob: &[u8], entries: &mut Entries) -> Result<(), R
         let id = StreamId::new(base.millis.wrapping_add(behind), base.sequence.wrapping_add(sequence));
         let mut strings: Vec<Vec<u8>> = Vec::new();
         if flags & SAME_FIELDS != 0 {
+            *budget = budget.checked_sub(of_master).ok_or(Refusal::Format)?;
             for field in &master {
                 strings.extend([field.clone(), text(next()?)]);
             }

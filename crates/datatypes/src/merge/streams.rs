@@ -17,6 +17,11 @@ use crate::{Cell, Effect, Value, stream};
 pub(super) fn resolve<'e>(cell: &Cell, among: &Among<'_, 'e>, effect: &E<'e>) -> Vec<Effect<'e>> {
     let unseen = Unseen { cell, among, last: among.effects.len() - 1 };
     let effects = match effect {
+        E::Add { id, items, trimmed } => {
+            // It has trimmed what it saw, and perhaps itself.
+            let seen = |at: &StreamId| at == id || !unseen.has_added(*at);
+            vec![E::Add { id: *id, items: items.clone(), trimmed: trimmed.iter().filter(seen).collect() }]
+        }
         E::Remove { ids, trims } => {
             let ids = ids.iter().filter(|id| !unseen.has_added(*id)).collect();
             vec![E::Remove { ids, trims: *trims }]

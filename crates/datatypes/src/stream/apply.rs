@@ -84,7 +84,12 @@ pub fn apply<const UNDO: bool>(state: &mut Stream, effect: &Effect<'_>) -> Optio
             if UNDO {
                 patch.entries.push((place, None));
             }
-            remove::<UNDO>(state, trimmed, &mut patch);
+            // Where its id was taken, what it has trimmed of itself is what it has added.
+            let moved = |at| if at == *id { place } else { at };
+            match place == *id {
+                true => remove::<UNDO>(state, trimmed, &mut patch),
+                false => remove::<UNDO>(state, &trimmed.iter().map(moved).collect(), &mut patch),
+            };
         }
         Effect::Remove { ids, trims } => {
             let greatest = remove::<UNDO>(state, ids, &mut patch);
@@ -109,11 +114,14 @@ pub fn apply<const UNDO: bool>(state: &mut Stream, effect: &Effect<'_>) -> Optio
 /// The first id from this one on that no entry has.
 fn free(entries: &Entries, id: StreamId) -> StreamId {
     let (mut up, mut down) = (Some(id), id.previous());
-    while let Some(at) = up {
-        if !entries.contains(at) {
-            return at;
+    for entry in entries.range(id, StreamId::MAX) {
+        match up {
+            Some(at) if at == entry.id => up = at.next(),
+            _ => break,
         }
-        up = at.next();
+    }
+    if let Some(at) = up {
+        return at;
     }
     // The greatest ids are all taken.
     while let Some(at) = down.filter(|at| entries.contains(*at)) {

@@ -4,6 +4,7 @@ use super::execute::{write_entry, write_id};
 use super::groups::no_group;
 use super::operation::DeliveredAt;
 use super::{Claiming, Delivery, Effect, Entry, Group, Ids, Operation, Owner, Stream, StreamId};
+use std::collections::BTreeMap;
 use types::ReplySink;
 
 /// Of the entries that an automatic claim may claim it looks at so many times as many at most.
@@ -73,6 +74,11 @@ pub(super) fn prepare<'a>(
         }
         _ => Claimed::default(),
     };
+    if claimed.deliveries.is_empty() && last.is_none() {
+        // The consumer is created when it gets something, as in Redis 7.0.
+        let ids: Ids = claimed.gone.into_iter().collect();
+        return ids.iter().next().map(|_| Effect::Acknowledge { group, ids: ids.clone() });
+    }
     Some(Effect::Deliver {
         group,
         consumer,
@@ -100,7 +106,7 @@ fn claim<'s>(
         Some(DeliveredAt::Time { millis }) => millis,
     };
     let at_millis = if (0..=now).contains(&at) { at as u64 } else { now_millis };
-    let mut claimed = Claimed::default();
+    let (mut claimed, mut given) = (Claimed::default(), BTreeMap::<StreamId, Delivery>::new());
     for id in ids {
         let owners = group.owners(id);
         let Some(entry) = stream.entries.get(id) else {
@@ -109,8 +115,8 @@ fn claim<'s>(
             }
             continue;
         };
-        let before = claimed.deliveries.iter().rfind(|delivery| delivery.id == id);
-        let before = before.map(|delivery| (delivery.at_millis, delivery.count)).or_else(|| latest(owners));
+        let before =
+            given.get(&id).map(|delivery| (delivery.at_millis, delivery.count)).or_else(|| latest(owners));
         let count = match before {
             None if !claiming.force => continue,
             None => 1,
@@ -123,10 +129,10 @@ fn claim<'s>(
             Some((_, count)) => count,
         };
         let count = claiming.count.unwrap_or(count.saturating_add(u64::from(!claiming.just_ids)));
-        claimed.deliveries.retain(|delivery| delivery.id != id);
-        claimed.deliveries.push(Delivery { id, at_millis, count });
+        given.insert(id, Delivery { id, at_millis, count });
         claimed.entries.push(entry);
     }
+    claimed.deliveries = given.into_values().collect();
     claimed
 }
 

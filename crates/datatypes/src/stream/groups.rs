@@ -169,7 +169,7 @@ pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
     let whole = stream.max_deleted == StreamId::ZERO || stream.max_deleted < first;
     match id.cmp(&first) {
         std::cmp::Ordering::Less if whole => Some(stream.added.saturating_sub(length)),
-        std::cmp::Ordering::Equal if whole => Some((stream.added + 1).saturating_sub(length)),
+        std::cmp::Ordering::Equal if whole => Some(stream.added.saturating_add(1).saturating_sub(length)),
         _ => None,
     }
 }

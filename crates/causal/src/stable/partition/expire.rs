@@ -15,6 +15,7 @@ use crate::stable::pledge::{Deed, Pledge, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Times};
+use datatypes::Effect;
 use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -144,11 +145,12 @@ impl<S: Times> Partition<S> {
         // The place tells it from all others of this replica, also those of earlier lives.
         let replica = u32::from(self.region.0) << 16 | u32::from(self.index);
         let id = TransactionId { process: NOBODY, incarnation: Incarnation(replica), number: at.0 };
+        let is_key = expiry == Effect::DELETE;
         let pledge = Pledge { key: key.into(), deeds: vec![Deed::blind(encoded(&expiry))] };
         let (stamp, effects) = (self.stamp(id, at, depends_on), effects_of(&[pledge]));
         let gained = Cow::Owned(Default::default());
         self.persist(&Record::Alone { effects: borrowed(stamp, &effects), gained }, out);
         self.commit_effects(stamp, effects);
-        self.expiry.deleted += 1;
+        self.expiry.deleted += u64::from(is_key);
     }
 }

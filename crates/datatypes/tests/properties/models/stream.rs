@@ -450,7 +450,7 @@ fn claim(
     if let Some(last) = claiming.last {
         found.last = found.last.max(pair(last));
     }
-    found.consumers.insert(consumer.to_vec(), NOW_MILLIS);
+    let is_moved = found.last != state.groups[group].last;
     let mut claimed = Vec::new();
     for id in ids.iter().filter_map(parsed) {
         if !state.entries.contains_key(&id) {
@@ -470,6 +470,9 @@ fn claim(
         let times = claiming.count.unwrap_or(if claiming.just_ids { times } else { times + 1 });
         found.pending.insert(id, (consumer.to_vec(), at, times));
         claimed.push(id);
+    }
+    if is_moved || !claimed.is_empty() {
+        found.consumers.insert(consumer.to_vec(), NOW_MILLIS);
     }
     state.groups.insert(group.to_vec(), found);
     write_claimed(state, &claimed, claiming.just_ids)
@@ -491,7 +494,6 @@ fn auto_claim(state: &mut Naive, operation: &Operation<'_>) -> ReplyBuf {
         unreachable!("it is one")
     };
     let mut found = state.groups[*group].clone();
-    found.consumers.insert(consumer.to_vec(), NOW_MILLIS);
     let (mut left, mut claimed, mut gone, mut next) = (*count, Vec::new(), Vec::new(), (0, 0));
     let all: Vec<Id> = found.pending.keys().filter(|id| **id >= pair(*from)).copied().collect();
     for id in all {
@@ -509,6 +511,9 @@ fn auto_claim(state: &mut Naive, operation: &Operation<'_>) -> ReplyBuf {
             claimed.push(id);
             left -= 1;
         }
+    }
+    if !claimed.is_empty() {
+        found.consumers.insert(consumer.to_vec(), NOW_MILLIS);
     }
     state.groups.insert(group.to_vec(), found);
     let entries = write_claimed(state, &claimed, *just_ids);
