@@ -29,6 +29,8 @@ ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"sleep", "help"}}
 LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
+# Of later versions of Redis.
+OURS_ALONE |= set("hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime hpexpiretime hpersist hgetex hgetdel hsetex".split())
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
 
 
