@@ -123,7 +123,7 @@ CALLS = {
         hexpire: - HEXPIRE hash 100 FIELDS 2 f missing; HEXPIRE missing 100 FIELDS 1 f
         hpexpire: - HPEXPIRE hash 100000 NX FIELDS 1 f
         hexpireat: - HEXPIREAT hash 0 FIELDS 1 f
-        hpexpireat: - HPEXPIREAT hash 99999999999999 GT FIELDS 1 f
+        hpexpireat: - HPEXPIREAT hash 9999999999999 LT FIELDS 1 f
         httl: - HTTL hash FIELDS 2 f missing
         hpttl: - HPTTL hash FIELDS 1 f
         hexpiretime: - HEXPIRETIME hash FIELDS 1 f

@@ -37,6 +37,8 @@ LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity"
 LATER |= dict.fromkeys(["blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "bzpopmax"], {"flags"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
+# Of later versions of Redis.
+OURS_ALONE |= set("hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime hpexpiretime hpersist hgetex hgetdel hsetex".split())
 INFO = ["name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specifications"]
 
 
