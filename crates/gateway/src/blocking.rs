@@ -36,6 +36,8 @@ const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
 const ATTEMPTS_PER_SECOND: u64 = 500;
 /// It says more often than that that it waits.
 const LATEST_REFRESH: Duration = Duration::from_secs(4);
+/// How soon an attempt that failed is made again where no other turn comes.
+const ATTEMPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How many turns are taken before others are served.
 const TURNS_AT_ONCE: usize = 64;
 
@@ -52,7 +54,7 @@ pub(crate) struct Blocked {
     is_entered: bool,
     /// When it has waited for long enough.
     until: Option<Instant>,
-    /// When it says again that it waits, and when it attempts on its own: in a cluster.
+    /// When it says again that it waits, and when it attempts on its own: in a cluster, or when an attempt has failed.
     refresh_at: Option<Instant>,
     attempt_at: Instant,
     /// When the gateway looks at it, while it does not attempt.
@@ -251,7 +253,16 @@ impl<H: Host> Engine<'_, H> {
         let may_wait =
             matches!(error.code, ErrorCode::Unavailable | ErrorCode::Conflict | ErrorCode::Degraded);
         if blocked.is_entered && may_wait {
-            self.give_turns_back(&mut blocked);
+            let (_, lags) = self.own_group(self.connection.session.keyspace);
+            if lags {
+                // Others follow.
+                self.give_turns_back(&mut blocked);
+            } else {
+                // What it had the turns for may be there, and nobody signals it again.
+                let now = self.now.instant;
+                blocked.refresh_at = Some(now + ATTEMPT_AGAIN_AFTER);
+                blocked.attempt_at = now;
+            }
             return self.wait_on(blocked);
         }
         self.leave(&mut blocked, None);
@@ -403,10 +414,13 @@ impl<H: Host> Engine<'_, H> {
                     self.gateway.alarms.remove(&(at, self.connection.id));
                 }
                 let is_due = blocked.refresh_at.is_some_and(|at| at <= now);
-                let looks = is_due && blocked.attempt_at <= now && !self.host.pause().is_on(now);
+                let pause = self.host.pause();
+                let looks = is_due && blocked.attempt_at <= now && !pause.is_on(now);
                 let tries = turn.is_some() || looks;
                 blocked.turns.extend(turn);
                 if is_due {
+                    // Entering sets it again where the line lags.
+                    blocked.refresh_at = pause.is_on(now).then_some(pause.until);
                     self.enter(&mut blocked);
                 }
                 match tries && !blocked.is_over(now) {
@@ -414,6 +428,7 @@ impl<H: Host> Engine<'_, H> {
                     false => self.wait_on(blocked),
                 }
                 self.count_waiting(began);
+                self.send_published();
             }
             mut other => {
                 if let (Some(blocked), Some(place)) = (other.blocked(), turn) {
@@ -448,6 +463,12 @@ impl Gateway {
                 host.tell(whom, News::Line { place, what: LineNews::Turn { worker, client } });
             }
         }
+    }
+
+    /// What was taken may be there again, which nobody has signalled: the first of each line of the process looks.
+    pub fn look_at_all_lines<H: Host>(&mut self, host: &mut H) {
+        let now = host.now().instant;
+        self.at_lines(host, &mut |waiters| waiters.signal_all(now));
     }
 
     /// Tells the home of a line, which may be this process, what is to be told.

@@ -213,12 +213,14 @@ impl<H: Host> Engine<'_, H> {
 
     /// The sequence has its results.
     fn conclude(&mut self, sequence: &mut Sequence) {
+        self.connection.outbox.take_from(&mut sequence.outbox);
         match sequence.blocked.take() {
-            Some(blocked) => self.finish_attempt(blocked, &sequence.results),
-            None => {
-                sequence.write_results(&mut self.connection.encoder());
-                self.connection.outbox = mem::take(&mut sequence.outbox);
+            Some(blocked) => {
+                // The client goes on waiting in the present, not when the attempt began.
+                self.now = self.host.now();
+                self.finish_attempt(blocked, &sequence.results);
             }
+            None => sequence.write_results(&mut self.connection.encoder()),
         }
     }
 
@@ -385,6 +387,7 @@ impl<H: Host> Engine<'_, H> {
 
     fn fail_sequence(&mut self, sequence: &mut Sequence, error: Error) {
         if let Some(blocked) = sequence.blocked.take() {
+            self.now = self.host.now();
             return self.fail_attempt(blocked, &error);
         }
         let mut encoder = self.connection.encoder();

@@ -291,9 +291,12 @@ impl<'a> Done<'a> {
             "linsert" => self.when(self.is_positive(), 'l', "linsert", 1),
             "lrem" | "ltrim" => self.removed(self.is_positive(), 'l', self.name),
             "lpop" | "rpop" => self.removed(!self.is_null(), 'l', self.name),
-            "rpoplpush" => Some(self.moved(false, true)),
-            "lmove" => Some(self.moved(self.is(3, "LEFT"), self.is(4, "LEFT"))),
-            "lmpop" => Some(self.popped('l', ("LEFT", "lpop"), "rpop")),
+            "blpop" => Some(self.taken('l', "lpop")),
+            "brpop" => Some(self.taken('l', "rpop")),
+            "rpoplpush" | "brpoplpush" => Some(self.moved(false, true)),
+            "lmove" | "blmove" => Some(self.moved(self.is(3, "LEFT"), self.is(4, "LEFT"))),
+            "lmpop" => Some(self.popped(1, 'l', ("LEFT", "lpop"), "rpop")),
+            "blmpop" => Some(self.popped(2, 'l', ("LEFT", "lpop"), "rpop")),
             _ => None,
         }
     }
@@ -308,16 +311,25 @@ impl<'a> Done<'a> {
         vec![to, self.event('l', if from_left { "lpop" } else { "rpop" }, 1)]
     }
 
-    /// The reply names the key of which elements were removed, from the end that a word behind the keys chooses.
-    fn popped(self, class: char, (word, name): (&str, &'a str), otherwise: &'a str) -> Vec<Event<'a>> {
-        let keys = parse_integer(self.argument(1)).and_then(|keys| usize::try_from(keys).ok());
-        let is_chosen = self.is(keys.unwrap_or(0).saturating_add(2), word);
+    /// The reply names the key of which elements were removed.
+    fn taken(self, class: char, name: &'a str) -> Vec<Event<'a>> {
         match self.reply.elements().nth(1) {
-            Some(Reply::Bulk(key)) => {
-                vec![Event { class, name: if is_chosen { name } else { otherwise }, key }]
-            }
+            Some(Reply::Bulk(key)) => vec![Event { class, name, key }],
             _ => Vec::new(),
         }
+    }
+
+    /// The same, from the end that a word behind the keys chooses; how many keys there are tells the argument `count`.
+    fn popped(
+        self,
+        count: usize,
+        class: char,
+        (word, name): (&str, &'a str),
+        otherwise: &'a str,
+    ) -> Vec<Event<'a>> {
+        let keys = parse_integer(self.argument(count)).and_then(|keys| usize::try_from(keys).ok());
+        let is_chosen = self.is(keys.unwrap_or(0).saturating_add(count + 1), word);
+        self.taken(class, if is_chosen { name } else { otherwise })
     }
 
     fn on_set(&self) -> Option<Vec<Event<'a>>> {
@@ -344,7 +356,10 @@ impl<'a> Done<'a> {
                 self.removed(self.is_positive(), 'z', self.name)
             }
             "zpopmin" | "zpopmax" => self.removed(!self.is_null(), 'z', self.name),
-            "zmpop" => Some(self.popped('z', ("MIN", "zpopmin"), "zpopmax")),
+            "bzpopmin" => Some(self.taken('z', "zpopmin")),
+            "bzpopmax" => Some(self.taken('z', "zpopmax")),
+            "zmpop" => Some(self.popped(1, 'z', ("MIN", "zpopmin"), "zpopmax")),
+            "bzmpop" => Some(self.popped(2, 'z', ("MIN", "zpopmin"), "zpopmax")),
             "zunionstore" | "zinterstore" | "zdiffstore" | "zrangestore" | "geosearchstore" => {
                 self.when(self.is_positive(), 'z', self.name, 1)
             }

@@ -75,6 +75,12 @@ impl Outbox {
         self.messages.extend(messages);
     }
 
+    /// Adds those of another one, which has none then.
+    pub(crate) fn take_from(&mut self, other: &mut Outbox) {
+        self.messages.append(&mut other.messages);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Forgets them.
     pub(crate) fn clear(&mut self) {
         *self = Outbox::default();

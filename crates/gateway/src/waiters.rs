@@ -96,7 +96,7 @@ pub struct Waiters {
     alarms: BTreeSet<(Instant, Place)>,
     /// What clients of other processes wait for, and until when that is believed.
     elsewhere: BTreeMap<Place, Instant>,
-    /// When to forget what is not believed any more.
+    /// When to forget what is not believed any more, and whom others were told of long ago.
     sweep_at: Option<Instant>,
     /// When others were told that clients of this process wait for something.
     told: BTreeMap<Place, Instant>,
@@ -200,6 +200,12 @@ impl Waiters {
         self.at(place, |line| line.signal(elements, now));
     }
 
+    /// Anything may have been written that waiters may take.
+    pub(crate) fn signal_all(&mut self, now: Instant) {
+        let places: Vec<Place> = self.lines.keys().cloned().collect();
+        places.iter().for_each(|place| self.signal(place, UNTIL_NOTHING, now));
+    }
+
     /// A waiter has found nothing, and waits on.
     pub(crate) fn missed(&mut self, place: &Place, waiter: Waiter, now: Instant) {
         self.at(place, |line| line.missed(waiter, now));
@@ -218,12 +224,11 @@ impl Waiters {
 
     /// True if other processes are to be told that a client of this one waits for this: then they have been.
     pub(crate) fn must_tell(&mut self, place: &Place, now: Instant) -> bool {
-        let is_fresh = |at: &Instant| now - *at < TELL_EVERY;
-        if self.told.get(place).is_some_and(is_fresh) {
+        if self.told.get(place).is_some_and(|at| now - *at < TELL_EVERY) {
             return false;
         }
-        self.told.retain(|_, at| is_fresh(at));
         self.told.insert(place.clone(), now);
+        self.sweep_at.get_or_insert(now + BELIEVED_FOR);
         true
     }
 
@@ -236,7 +241,9 @@ impl Waiters {
     pub(crate) fn tick(&mut self, now: Instant) {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.elsewhere.retain(|_, until| *until > now);
-            self.sweep_at = (!self.elsewhere.is_empty()).then(|| now + TELL_EVERY);
+            self.told.retain(|_, at| now - *at < TELL_EVERY);
+            let is_empty = self.elsewhere.is_empty() && self.told.is_empty();
+            self.sweep_at = (!is_empty).then(|| now + TELL_EVERY);
         }
         while self.alarms.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, place)) = self.alarms.pop_first() else { return };

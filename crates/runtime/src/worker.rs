@@ -80,6 +80,8 @@ pub(crate) struct Worker {
     published: u64,
     /// There is too much memory in use, and keys that may go.
     is_relieving: bool,
+    /// How often the log had failed when those that wait looked for what that gave back.
+    failures_seen: u64,
     next_tick: types::Instant,
 }
 
@@ -125,6 +127,7 @@ impl Worker {
             grown: Vec::new(),
             published: 0,
             is_relieving: false,
+            failures_seen: 0,
             index,
             poll,
             listeners,
@@ -683,6 +686,7 @@ impl Worker {
             }
         }
         if self.index == TIMEKEEPER {
+            self.wake_after_refusal();
             self.relieve();
         }
     }

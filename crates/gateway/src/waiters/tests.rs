@@ -144,12 +144,29 @@ fn others_are_told_now_and_then_and_believed_for_a_while() {
     let mut waiters = Waiters::new(OWN);
     assert!(waiters.must_tell(&place("k"), at(0)) && waiters.must_tell(&place("l"), at(0)));
     assert!(!waiters.must_tell(&place("k"), at(1499)) && waiters.must_tell(&place("k"), at(1500)));
+    assert_eq!(waiters.told.len(), 2);
     waiters.note_elsewhere(&place("k"), at(0));
     assert!(waiters.is_sought(&place("k")) && !waiters.has_line(&place("k")) && waiters.is_concerned());
     waiters.tick(at(9999));
     assert!(waiters.is_concerned());
     waiters.tick(at(10_000));
     assert!(!waiters.is_concerned());
+    assert!(waiters.told.is_empty() && waiters.deadline().is_none(), "what was told is forgotten, too");
+}
+
+#[test]
+fn when_anything_may_be_there_the_first_of_each_line_looks() {
+    let mut waiters = line(2, false);
+    waiters.enter(&place("l"), waiter(3), false, at(0));
+    assert_eq!(turns(&mut waiters), [3]);
+    waiters.signal_all(at(1));
+    assert_eq!(turns(&mut waiters), [1], "3 has the turn already");
+    waiters.leave(&place("k"), waiter(1), true, at(1));
+    assert_eq!(turns(&mut waiters), [2], "more may be there");
+    waiters.missed(&place("k"), waiter(2), at(1));
+    assert!(turns(&mut waiters).is_empty());
+    waiters.missed(&place("l"), waiter(3), at(1));
+    assert_eq!(turns(&mut waiters), [3], "it may have looked too early");
 }
 
 #[test]

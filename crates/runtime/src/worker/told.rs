@@ -1,6 +1,7 @@
 //! What this worker's clients tell other gateways leaves when what they were replied may leave.
 
 use super::{PATIENCE, Worker};
+use crate::journal::Journal;
 use crate::process::{MANY_NEWS_BYTES, MOST_NEWS_BYTES, bytes_of};
 use crate::solo::Outcome;
 use gateway::{Audience, News};
@@ -64,6 +65,21 @@ impl Worker {
             self.told_bytes = self.told.iter().map(|told| bytes_of(&told.news)).sum();
         }
         self.host.is_congested |= self.is_told_much();
+    }
+
+    /// Once the log takes records again, elements are there that were taken in vain: those that wait look for them.
+    pub(super) fn wake_after_refusal(&mut self) {
+        let failures = self.log_failures();
+        if failures == self.failures_seen {
+            return;
+        }
+        // Behind its lock: until everything is undone, it is suspended.
+        let is_suspended = |journal: &Journal| journal.with_log(|log| log.is_suspended());
+        if self.host.process.journal.as_ref().is_some_and(is_suspended) {
+            return;
+        }
+        self.failures_seen = failures;
+        self.gateway.look_at_all_lines(&mut self.host);
     }
 
     /// True if so much waits for the log that publishers are to wait, too.
