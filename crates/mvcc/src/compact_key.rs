@@ -35,10 +35,12 @@ impl CompactKey {
 
     /// The bytes the key takes beyond the value itself.
     pub fn heap_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::Inline { .. } => 0,
-            Repr::Heap(bytes) => bytes.len(),
-        }
+        Self::heap_bytes_of(self)
+    }
+
+    /// What [`CompactKey::heap_bytes`] says of a copy of `key`.
+    pub(crate) fn heap_bytes_of(key: &[u8]) -> usize {
+        if key.len() > INLINE_BYTES { key.len() } else { 0 }
     }
 }
 

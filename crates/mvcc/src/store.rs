@@ -102,6 +102,8 @@ impl<S> Keyed for Record<S> {
 struct Counted {
     memory: usize,
     deadline: u64,
+    /// It has a deadline of its own, not only fields with deadlines.
+    dated: bool,
     absent: bool,
 }
 
@@ -109,7 +111,8 @@ impl Counted {
     #[inline]
     fn of(cell: &Cell) -> Counted {
         let memory = cell.value.as_ref().map_or(0, Value::memory);
-        Counted { memory, deadline: cell.next_deadline(0), absent: cell.value.is_none() }
+        let (deadline, dated) = (cell.next_deadline(0), cell.expires_at != 0);
+        Counted { memory, deadline, dated, absent: cell.value.is_none() }
     }
 }
 
@@ -150,8 +153,12 @@ pub struct Store<S> {
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
+    /// How many of these are of keys that have a deadline of their own.
+    dated: usize,
     /// Records that are absent but kept for their history.
     tombstones: usize,
+    /// What they occupy, of `memory`.
+    buried: usize,
     /// What records, values, histories and deadlines occupy on the heap beyond the containers named here.
     memory: usize,
     /// Of that, what histories occupy.
@@ -186,7 +193,9 @@ impl<S: Stamp> Store<S> {
             steps: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
+            dated: 0,
             tombstones: 0,
+            buried: 0,
             memory: 0,
             kept: 0,
             usage: None,
@@ -222,10 +231,10 @@ impl<S: Stamp> Store<S> {
         self.table.memory() + deadlines + losses + usage + others + self.of_histories()
     }
 
-    /// Of [`Store::memory`], about how many bytes are there for snapshots: they go when nobody needs these any more, not when
-    /// keys go.
+    /// Of [`Store::memory`], about how many bytes are there for snapshots, tombstones included: they go when nobody needs
+    /// these any more, not when keys go.
     pub fn retained(&self) -> usize {
-        if self.histories.is_empty() { 0 } else { self.of_histories() }
+        if self.histories.is_empty() { 0 } else { self.of_histories() + self.buried }
     }
 
     fn of_histories(&self) -> usize {
@@ -369,6 +378,7 @@ impl<S: Stamp> Store<S> {
             return;
         }
         self.move_deadline(key, 0, cell.next_deadline(0));
+        self.dated += usize::from(cell.expires_at != 0);
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
         self.table.insert_absent(hash, Box::new(record));
@@ -379,6 +389,7 @@ impl<S: Stamp> Store<S> {
             self.memory -= record.memory();
             self.watermark = self.watermark.max(record.stamp);
             self.move_deadline(key, record.cell.next_deadline(0), 0);
+            self.dated -= usize::from(record.cell.expires_at != 0);
         }
     }
 
@@ -386,6 +397,7 @@ impl<S: Stamp> Store<S> {
     #[inline]
     fn recount(&mut self, key: &[u8], before: Counted, after: Counted) {
         self.memory = self.memory + after.memory - before.memory;
+        self.dated = self.dated + usize::from(after.dated) - usize::from(before.dated);
         if before.deadline != after.deadline {
             self.move_deadline(key, before.deadline, after.deadline);
         }
@@ -440,6 +452,11 @@ impl<S: Stamp> Store<S> {
     /// How many keys have a deadline, or fields with deadlines.
     pub fn deadlines(&self) -> usize {
         self.deadlines.len()
+    }
+
+    /// How many keys have a deadline of their own: those that may go where only keys with a deadline may.
+    pub fn dated(&self) -> usize {
+        self.dated
     }
 
     /// Visits the keys of one place of the index that hold a value; returns the next cursor, 0 at the end. A key

@@ -12,6 +12,7 @@ use crate::process::Process;
 use datatypes::{Operation, key};
 use protocol::eviction::Eviction;
 use protocol::{Input, KeyedOperation, NoReplies, Now, Replica, Request};
+use std::cell::Cell;
 use std::sync::Arc;
 use strict::solo::{Solo, choice};
 use types::{RequestId, Rng, SessionId};
@@ -104,6 +105,14 @@ impl Evictor<'_> {
 
     /// Makes room in the process, as far as that is done in one call.
     pub(crate) fn make_room(&mut self, keyspaces: &[Arc<Keyspace>]) -> Relief {
+        let relief = self.let_keys_go(keyspaces);
+        if relief == Relief::None {
+            self.memory.set_barren(self.now.instant);
+        }
+        relief
+    }
+
+    fn let_keys_go(&mut self, keyspaces: &[Arc<Keyspace>]) -> Relief {
         let caches: Vec<(&Arc<Keyspace>, Eviction)> =
             keyspaces.iter().filter_map(|keyspace| Some((keyspace, keyspace.policy()?))).collect();
         if caches.is_empty() {
@@ -111,11 +120,11 @@ impl Evictor<'_> {
         }
         let mut all = 0;
         while all < AT_ONCE && self.memory.excess(true) > 0 {
-            let gone = self.evict_drawn(&caches);
-            if gone == 0 {
-                break;
+            match self.evict_drawn(&caches) {
+                None => return Relief::Enough,
+                Some(0) => break,
+                Some(gone) => all += gone,
             }
-            all += gone;
         }
         match (self.memory.excess(true), all) {
             (0, _) => Relief::Enough,
@@ -124,8 +133,9 @@ impl Evictor<'_> {
         }
     }
 
-    /// Lets some keys of one partition go, drawn by what partitions occupy; of any that has one, if that has none.
-    fn evict_drawn(&mut self, caches: &[(&Arc<Keyspace>, Eviction)]) -> usize {
+    /// Lets some keys of one partition go, drawn by what partitions occupy; of any that has one, if that has none. Returns how
+    /// many went; `None` if others made room meanwhile.
+    fn evict_drawn(&mut self, caches: &[(&Arc<Keyspace>, Eviction)]) -> Option<usize> {
         let cells =
             || caches.iter().flat_map(|cache| cache.0.partitions.iter().map(move |cell| (*cache, cell)));
         let weight = |cell: &PartitionCell| cell.occupied().evictable();
@@ -141,13 +151,20 @@ impl Evictor<'_> {
         for ((keyspace, policy), cell) in chosen.into_iter().chain(cells()) {
             let memory = self.memory;
             let mut replica = cell.replica.lock();
-            let gone = self.evict((cell, &mut replica), policy, OF_ONE, |_| memory.excess(true) > 0);
+            let has_room = Cell::new(false);
+            let gone = self.evict((cell, &mut replica), policy, OF_ONE, |_| {
+                has_room.set(memory.excess(true) == 0);
+                !has_room.get()
+            });
             if gone > 0 {
                 keyspace.count_evicted(gone);
-                return gone;
+                return Some(gone);
+            }
+            if has_room.get() {
+                return None;
             }
         }
-        0
+        Some(0)
     }
 }
 

@@ -532,6 +532,9 @@ impl Host for WorkerHost {
         if memory.limit() == 0 || memory.excess(false) == 0 {
             return Ok(());
         }
+        if memory.is_barren(self.now.instant) {
+            return Err(memory.refusal(None));
+        }
         let (journal, now) = (process.journal.as_ref(), self.now);
         let mut evictor = Evictor { memory, journal, now, random: &mut self.random };
         match evictor.make_room(&process.keyspaces()) {

@@ -75,6 +75,7 @@ impl Locals {
             && keyspace.set_cache(options)
         {
             keyspace.track();
+            self.memory.look_again();
         }
     }
 

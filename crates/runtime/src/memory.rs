@@ -18,10 +18,12 @@ use protocol::hosted::Holdings;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize};
-use types::{Error, ErrorCode, KeyspaceId};
+use types::{Error, ErrorCode, Instant, KeyspaceId};
 
 /// How many keys are drawn for one that goes, unless that is configured.
 pub(crate) const SAMPLES: usize = 5;
+/// So long nobody looks for keys that may go after none was found.
+const BARREN_MILLIS: u64 = 10;
 
 /// What is to be known of a partition's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub(crate) struct Memory {
     hosted_evicted: AtomicU64,
     evicted: AtomicU64,
     refused: AtomicU64,
+    /// In milliseconds of the process's life: until then it is taken for granted that no key may go.
+    barren_until: AtomicU64,
     /// Caches that have more than their share, and no key that may go.
     full: Mutex<BTreeSet<KeyspaceId>>,
     any_full: AtomicBool,
@@ -96,6 +100,7 @@ impl Default for Memory {
             hosted_evicted: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            barren_until: AtomicU64::new(0),
             full: Mutex::default(),
             any_full: AtomicBool::new(false),
         }
@@ -110,6 +115,7 @@ impl Memory {
 
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
+        self.look_again();
     }
 
     /// What the process does with keys of numbered keyspaces at its limit.
@@ -126,6 +132,7 @@ impl Memory {
     pub(crate) fn set_policy(&self, policy: Option<Eviction>) {
         let place = policy.and_then(|policy| Eviction::ALL.iter().position(|other| *other == policy));
         self.policy.store(place.map_or(0, |place| place as u8 + 1), Relaxed);
+        self.look_again();
     }
 
     /// The policy of a keyspace that has none of its own.
@@ -173,6 +180,22 @@ impl Memory {
         let used = self.used();
         let counted = if evicting { used.evictable() } else { used.bytes };
         counted.saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// No key was found that may go: looking at every cache is too much to be done at each command that is refused.
+    pub(crate) fn set_barren(&self, now: Instant) {
+        self.barren_until.store(now.0 / 1000 + BARREN_MILLIS, Relaxed);
+    }
+
+    /// Other keys may go from now on.
+    pub(crate) fn look_again(&self) {
+        self.barren_until.store(0, Relaxed);
+    }
+
+    /// True if the process is above its limit, and no key was found a moment ago that may go.
+    #[inline]
+    pub(crate) fn is_barren(&self, now: Instant) -> bool {
+        now.0 / 1000 < self.barren_until.load(Relaxed) && self.excess(true) > 0
     }
 
     /// Keys have gone.
@@ -253,6 +276,23 @@ mod tests {
         }
         memory.set_policy(None);
         assert_eq!((memory.policy_of(KeyspaceId(0)), memory.policy_name()), (None, "noeviction"));
+    }
+
+    #[test]
+    fn for_a_moment_nobody_looks_for_keys_after_none_was_found() {
+        let memory = Memory::default();
+        let (none, some) = (Occupied::default(), Occupied { bytes: 1000, retained: 0 });
+        memory.recount(some, none);
+        memory.set_limit(500);
+        assert!(!memory.is_barren(Instant(7_000)));
+        memory.set_barren(Instant(7_000));
+        assert!(memory.is_barren(Instant(7_000)) && memory.is_barren(Instant(16_999)));
+        assert!(!memory.is_barren(Instant(17_000)), "the moment is over");
+        memory.recount(none, some);
+        assert!(!memory.is_barren(Instant(7_000)), "there is room");
+        memory.recount(some, none);
+        memory.set_policy(None);
+        assert!(!memory.is_barren(Instant(7_000)), "other keys may go");
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn excess<S: Stamp>(store: &Store<S>, share: usize) -> usize {
 /// What a store holds.
 pub(crate) fn holdings<S: Stamp>(store: &Store<S>, cache: Option<Cache>) -> Holdings {
     let is_full = cache.is_some_and(|cache| {
-        let none = if cache.policy.is_volatile() { store.deadlines() == 0 } else { store.is_empty() };
+        let none = if cache.policy.is_volatile() { store.dated() == 0 } else { store.is_empty() };
         none && cache.share.is_some_and(|share| excess(store, share) > 0)
     });
     Holdings {

@@ -17,21 +17,26 @@ impl<S: Stamp> Store<S> {
     }
 
     fn assert_records(&self) {
-        let mut tombstones = 0;
+        let (mut tombstones, mut buried, mut dated) = (0, 0, 0);
         let mut deadlines = BTreeSet::new();
         for record in self.table.iter() {
             let counted = Counted::of(&record.cell);
             if counted.absent {
                 tombstones += 1;
+                buried += record.memory();
                 let hash = self.hash(&record.key);
                 let kept = self.histories.get(hash, &record.key);
                 assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
             }
+            dated += usize::from(record.cell.expires_at != 0);
             if counted.deadline != 0 {
                 deadlines.insert((counted.deadline, record.key.clone()));
             }
         }
         assert_eq!(self.tombstones, tombstones, "tombstones");
+        assert_eq!(self.buried, buried, "memory of tombstones");
+        assert!(self.retained() <= self.memory(), "what is kept for snapshots is part of the memory");
+        assert_eq!(self.dated, dated, "keys with a deadline of their own");
         assert_eq!(self.deadlines, deadlines, "deadlines");
     }
 

@@ -297,6 +297,7 @@ impl<S: Stamp> Store<S> {
         self.contested.remove(&(hash, history.key.clone()));
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
             self.tombstones -= 1;
+            self.buried -= size_of::<Record<S>>() + history.key.heap_bytes();
             self.forget(history.hash, &history.key);
         }
     }
@@ -376,6 +377,7 @@ impl<S: Stamp> Store<S> {
                 let record = Record { key: CompactKey::new(key), cell: Cell::ABSENT, stamp };
                 self.memory += record.memory();
                 self.tombstones += 1;
+                self.buried += record.memory();
                 self.table.insert_absent(hash, Box::new(record))
             }
         };
@@ -413,8 +415,21 @@ impl<S: Stamp> Store<S> {
     ) {
         self.memory = self.memory + bytes_after - bytes_before;
         self.kept = self.kept + bytes_after - bytes_before;
-        self.tombstones = self.tombstones + usize::from(after.absent) - usize::from(before.absent);
+        self.count_tombstone(key, before, after);
         self.recount(key, before, after);
+    }
+
+    /// A key's record may have become a tombstone, or may be none any more.
+    fn count_tombstone(&mut self, key: &[u8], before: Counted, after: Counted) {
+        if before.absent == after.absent {
+            return;
+        }
+        let bytes = size_of::<Record<S>>() + CompactKey::heap_bytes_of(key);
+        if after.absent {
+            (self.tombstones, self.buried) = (self.tombstones + 1, self.buried + bytes);
+        } else {
+            (self.tombstones, self.buried) = (self.tombstones - 1, self.buried - bytes);
+        }
     }
 
     /// Lets `change` work on a key's history and newest state, if it has a history.
@@ -527,7 +542,7 @@ impl<S: Stamp> Store<S> {
         };
         // Undone and redone, a collection may occupy more or less than before; what waits to be done may be all there is.
         let after = Counted::of(&record.cell);
-        self.tombstones = self.tombstones + usize::from(after.absent) - usize::from(before.absent);
+        self.count_tombstone(key, before, after);
         self.recount(key, before, after);
         answer
     }

@@ -23,6 +23,8 @@ const MOST: u32 = 255;
 const USED: u32 = 1 << 31;
 /// How many keys are drawn for one that has a deadline, before it is looked for among the deadlines.
 const DRAWS: usize = 8;
+/// How many deadlines are looked at for one of a key: hashes stand there for their fields, too.
+const LOOKS: usize = 64;
 
 /// What a store remembers of the use of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub enum Tracked {
 /// Which key [`Store::victim`] names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Only keys with a deadline.
+    /// Only keys with a deadline; those of a hash's fields do not count.
     pub volatile: bool,
     /// Which of them.
     pub by: By,
@@ -49,7 +51,7 @@ pub enum By {
     Usage(usize),
     /// Any.
     Chance,
-    /// The one whose deadline is first.
+    /// The one whose deadline is first. A hash stands where the first one of its fields does, if that is earlier.
     Deadline,
 }
 
@@ -176,10 +178,14 @@ impl<S: Stamp> Store<S> {
         }
     }
 
-    /// The key that a cache gives up next; `None` if no key may go.
+    /// The key that a cache gives up next; `None` if no key may go, or if none is found among many hashes that have no
+    /// deadline but those of fields.
     pub fn victim(&self, choice: Choice, now_millis: u64, random: &mut Rng) -> Option<&[u8]> {
+        if choice.volatile && self.dated == 0 {
+            return None;
+        }
         match (choice.by, &self.usage) {
-            (By::Deadline, _) => self.deadlines.first().map(|(_, key)| &**key),
+            (By::Deadline, _) => self.first_dated(0).or_else(|| self.candidate(true, random)),
             (By::Usage(samples), Some(usage)) => {
                 let drawn = (0..samples.max(1)).filter_map(|_| self.candidate(choice.volatile, random));
                 drawn.max_by_key(|key| usage.disuse(self.hash(key), now_millis))
@@ -199,15 +205,24 @@ impl<S: Stamp> Store<S> {
             return Some(&record.key);
         }
         // Few keys have one: the next behind a moment that is drawn.
-        let from = (random.u64(first..=last), CompactKey::new(b""));
-        self.deadlines.range(from..).next().map(|(_, key)| &**key)
+        let from_millis = random.u64(first..=last);
+        self.first_dated(from_millis).or_else(|| self.first_dated(0))
+    }
+
+    /// The first key with a deadline of its own, of a few that stand among the deadlines from a moment on.
+    fn first_dated(&self, from_millis: u64) -> Option<&[u8]> {
+        let few = self.deadlines.range((from_millis, CompactKey::new(b""))..).take(LOOKS);
+        few.map(|(_, key)| &**key).find(|key| {
+            let record = self.table.get(self.hash(key), key);
+            record.is_some_and(|record| record.cell.expires_at != 0)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datatypes::{Effect, register};
+    use datatypes::{Effect, Items, dict, register};
     use types::HashSeed;
 
     fn filled(tracked: Option<Tracked>, keys: u64) -> Store<u64> {
@@ -297,5 +312,38 @@ mod tests {
         }
         let first = Choice { volatile: true, by: By::Deadline };
         assert_eq!(store.victim(first, 0, &mut random), Some(&b"7"[..]));
+    }
+
+    #[test]
+    fn a_hash_does_not_go_for_the_deadlines_of_its_fields() {
+        let mut store = filled(Some(Tracked::Recency), 1_000);
+        let mut random = Rng::with_seed(1);
+        for (number, at_millis) in [(0, 1_000), (1, 2_000_000)] {
+            let key = format!("hash {number}");
+            let (hash, pairs) = (store.hash(key.as_bytes()), Items::two(b"field", b"value"));
+            store.commit(hash, key.as_bytes(), 2_000, &Effect::Dict(dict::Effect::put(pairs)));
+            let deadline = dict::Effect::SetDeadline { fields: Items::one(b"field"), at_millis };
+            store.commit(hash, key.as_bytes(), 2_001, &Effect::Dict(deadline));
+        }
+        assert_eq!((store.deadlines(), store.dated()), (2, 0));
+        let all = [By::Usage(5), By::Chance, By::Deadline];
+        for by in all {
+            assert_eq!(store.victim(Choice { volatile: true, by }, 0, &mut random), None);
+        }
+        let effect = Effect::Key(datatypes::key::Effect::SetDeadline(1_000_000));
+        store.commit(store.hash(b"7"), b"7", 2_002, &effect);
+        for by in all.into_iter().cycle().take(60) {
+            let key = store.victim(Choice { volatile: true, by }, 0, &mut random);
+            assert_eq!(key, Some(&b"7"[..]), "{by:?}");
+        }
+        let late = Effect::Key(datatypes::key::Effect::SetDeadline(3_000_000));
+        store.commit(store.hash(b"hash 0"), b"hash 0", 2_003, &late);
+        assert_eq!((store.deadlines(), store.dated()), (3, 2));
+        store.assert_consistent();
+        for key in [&b"hash 0"[..], b"7"] {
+            store.commit(store.hash(key), key, 2_004, &Effect::DELETE);
+        }
+        assert_eq!((store.deadlines(), store.dated()), (1, 0));
+        store.assert_consistent();
     }
 }

@@ -33,6 +33,31 @@ fn what_a_deletion_keeps_for_its_undo_is_counted() {
 }
 
 #[test]
+fn a_key_that_goes_under_a_snapshot_is_kept_for_it_with_its_record() {
+    let mut store = store();
+    let long = [b'k'; 100];
+    let hash = store.hash(&long);
+    (0..10_000).for_each(|key| commit(&mut store, key, 1, &ADD));
+    store.commit(hash, &long, (1, false), &ADD);
+    store.set_horizon(Some((1, true)));
+    let others = |store: &Store<Stamp>| store.memory() - store.retained();
+    let before = others(&store);
+    (0..10_000).for_each(|key| commit(&mut store, key, 2, &Effect::DELETE));
+    let after = others(&store);
+    assert!(after + 10_000 * 48 < before, "{after} bytes are left to go of {before}");
+    store.commit(hash, &long, (2, false), &Effect::DELETE);
+    assert!(others(&store) + long.len() + 48 < after, "the long key counts");
+    store.assert_consistent();
+    (0..10_000).for_each(|key| commit(&mut store, key, 3, &ADD));
+    assert_eq!(store.len(), 10_000);
+    store.assert_consistent();
+    store.set_horizon(None);
+    while store.fold_some(100) {}
+    assert_eq!(store.retained(), 0);
+    store.assert_consistent();
+}
+
+#[test]
 fn the_end_of_a_long_snapshot_is_cleared_up_little_by_little() {
     let mut store = store();
     let fresh = store.memory();
