@@ -406,13 +406,13 @@ def test_every_process_tells_where_all_partitions_are(cluster):
     for node in cluster:
         with node.session("led") as client:
             wait_until(lambda: client.mset({f"key:{number}": "x" for number in range(50)}))
-            placed = info(client, "led")["placement"]
+            placed = info(client, "led")["partition_processes"]
             assert [line.split(",")[0].split(" ")[:2] for line in placed] == [["0:", "on"], ["1:", "on"], ["2:", "on"]]
             for line in placed:
                 where, leader = line.split(": on ")[1].split(", led by ")
                 assert leader in where.split(",") and len(where.split(",")) == 3, line
-            assert info(client, "spread")["placement"] == [f"{number}: on {number % 5 + 1}" for number in range(7)]
-            assert len(info(client, "branched")["placement"]) == 3
+            assert info(client, "spread")["partition_processes"] == [f"{number}: on {number % 5 + 1}" for number in range(7)]
+            assert len(info(client, "branched")["partition_processes"]) == 3
 
 
 def test_a_command_of_too_many_words_is_refused_with_the_limit(cluster):

@@ -84,7 +84,7 @@ def test_what_one_region_acknowledged_is_pending_nowhere(regions, clients):
 
 
 def test_two_heads_of_a_branch_keyspace(server):
-    one, two = (server.client(single_connection_client=True) for _ in range(2))
+    one, two = (server.client(single_connection_client=True, decode_responses=True) for _ in range(2))
     with one, two:
         one.execute_command("KEYSPACE", "CREATE", "heads", "MODEL", "branch", "MERGE", "manual")
         for client in (one, two):

@@ -21,7 +21,10 @@ ZADD z 1 a 2 b 3 c
 COUNTER.ADD c 9
 SUMMARY.ADD m 4
 TOP.ADD t 1 x 2 y
-UID.NEXT u"""
+UID.NEXT u
+XADD x 0-1 f v
+XGROUP CREATE x g 0
+XGROUP CREATECONSUMER x g c"""
 READS = {
     "string": "GET",
     "hash": "HGETALL",
@@ -45,6 +48,10 @@ def state(client) -> dict:
             found[key] = (kind, deadline, client.execute_command("ZRANGE", key, 0, -1, "WITHSCORES"))
         elif kind == "list":
             found[key] = (kind, deadline, client.execute_command("LRANGE", key, 0, -1))
+        elif kind == "stream":
+            # Ids that the server chose tell the time.
+            fields = [entry[1] for entry in client.execute_command("XRANGE", key, "-", "+")]
+            found[key] = (kind, deadline, fields, client.execute_command("XINFO", "GROUPS", key))
         else:
             found[key] = (kind, deadline, client.execute_command(READS[kind], key))
     return found

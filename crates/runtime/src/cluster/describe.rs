@@ -86,7 +86,7 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         let here = hosted.map(|keyspace| keyspace.state());
         properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
     }
-    properties.push(("placement", Property::List(cluster.placement(id))));
+    properties.push(("partition_processes", Property::List(cluster.placement(id))));
     sink.map(properties.len());
     for (name, value) in &properties {
         sink.bulk(name.as_bytes());
