@@ -26,6 +26,7 @@ MISSING = {
     "latency": set(),
     "memory": set(),
     "object": set(),
+    "pubsub": set(),
     "module": {"load", "loadex", "unload"},
     "slowlog": set(),
     "script": {"debug", "kill"},

@@ -311,16 +311,20 @@ def test_who_was_told_of_a_write_finds_it_in_another_region():
                 assert numbers(subscriber, 1) == [number]
                 return time.monotonic() - begin
 
+            def exec_and_publish(number: int) -> None:
+                with writer.pipeline() as transaction:
+                    transaction.set(f"key:{number}", "new").publish("c", -number).execute()
+
             waited = []
             for number in range(1, 16):
                 writer.set(f"key:{number}", number)
                 waited.append(delay(writer.publish, number))
-                assert reader.get(f"key:{number}") == str(number)
-                with writer.pipeline() as transaction:
-                    transaction.set(f"key:{number}", "new").publish("c", -number).execute()
-                assert numbers(subscriber, 1) == [-number]
-                assert reader.get(f"key:{number}") == "new"
+                # On a busy machine a second may pass: then it is delivered as it is.
+                assert reader.get(f"key:{number}") == str(number) or waited[-1] > 0.9
+                waited.append(delay(lambda *_: exec_and_publish(number), -number))
+                assert reader.get(f"key:{number}") == "new" or waited[-1] > 0.9
             assert min(waited) > 0.1, "they came as soon as they could, and would have told of what is not there"
+            assert sum(one < 0.9 for one in waited) > 3
             # Nobody waits for what is cut off for longer than a second.
             cluster.do("cut b c")
             writer.set("key:late", 1)
