@@ -32,11 +32,9 @@ fn options(call: &Call<'_>, adds: bool) -> Result<(Options, usize), Error> {
             }
             () if has_more && (call.is(at, "MAXLEN") || call.is(at, "MINID")) => {
                 let by_length = call.is(at, "MAXLEN");
-                let (one, other) = if by_length { ("MAXLEN", "MINID") } else { ("MINID", "MAXLEN") };
                 if options.trim.is_some() {
-                    return Err(Error::err(format!(
-                        "syntax error, {one} and {other} options at the same time are not compatible"
-                    )));
+                    let text = "syntax error, MAXLEN and MINID options at the same time are not compatible";
+                    return Err(Error::err(text));
                 }
                 approximate = at + 2 < call.len() && call.bytes(at + 1) == b"~";
                 at += 1 + usize::from(approximate || at + 2 < call.len() && call.bytes(at + 1) == b"=");
