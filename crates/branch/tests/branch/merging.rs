@@ -138,7 +138,18 @@ fn every_type_merges_by_its_rule() {
     assert_eq!(merged(&[rank("a", 1.0)], &[rank("b", 2.0)], &[rank("a", 3.0)], Refuse), {
         made_of(&[rank("a", 3.0), rank("b", 2.0)])
     });
-    // Streams: ids that both gave, groups, acknowledgements.
+    // Types, deadlines.
+    refused(&[], &[member("a")], &[push("a")]);
+    assert_eq!(merged(&[], &[member("a")], &[push("a")], Newest), made_of(&[push("a")]));
+    let until = |at| Effect::Key(any::Effect::SetDeadline(at));
+    assert_eq!(merged(&[is("1")], &[until(7)], &[until(9)], Refuse), made_of(&[is("1"), until(9)]));
+    assert_eq!(merged(&[is("1"), until(9)], &[until(0)], &[is("2"), until(9)], Refuse), made_of(&[is("2")]));
+}
+
+/// Ids that both gave, groups, acknowledgements.
+#[test]
+fn streams_merge_by_their_rule() {
+    use Policy::Refuse;
     assert_eq!(merged(&[entry(1, "o")], &[entry(2, "a")], &[entry(3, "b")], Refuse), {
         made_of(&[entry(1, "o"), entry(2, "a"), entry(3, "b")])
     });
@@ -171,12 +182,6 @@ fn every_type_merges_by_its_rule() {
     assert_eq!(pending(&[given("ann", 1), acknowledge(1)], &[given("bob", 1)]), []);
     let behind = [(1, vec![b"ann".to_vec()]), (2, vec![b"bob".to_vec()])];
     assert_eq!(pending(&[given("ann", 1)], &[given("ann", 1), given("bob", 2)]), behind);
-    // Types, deadlines.
-    refused(&[], &[member("a")], &[push("a")]);
-    assert_eq!(merged(&[], &[member("a")], &[push("a")], Newest), made_of(&[push("a")]));
-    let until = |at| Effect::Key(any::Effect::SetDeadline(at));
-    assert_eq!(merged(&[is("1")], &[until(7)], &[until(9)], Refuse), made_of(&[is("1"), until(9)]));
-    assert_eq!(merged(&[is("1"), until(9)], &[until(0)], &[is("2"), until(9)], Refuse), made_of(&[is("2")]));
 }
 
 /// An entry under an id of this millisecond.

@@ -225,8 +225,7 @@ impl<S: Times> Partition<S> {
                         whole: false,
                         effects: effects.clone(),
                     };
-                    let settled = self.settle(hash, &part.key, operation);
-                    let stands = match settled {
+                    let stands = match self.settle(hash, &part.key, operation) {
                         Some(settlement) => settlement.effects() == *effects,
                         None => {
                             self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?
