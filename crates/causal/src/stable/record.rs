@@ -428,7 +428,7 @@ mod tests {
                     before: 3,
                     steps: Vec::new(),
                     also: vec![(1, 2, 3)],
-                    anchor: Some((1, 0)),
+                    anchors: vec![(1, 0)],
                 }),
             },
             Record::Evicted { region: RegionId(2), held: Timestamp(5), cut: Some(Timestamp(4)) },

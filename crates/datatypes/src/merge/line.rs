@@ -32,10 +32,11 @@ pub struct Trace {
     /// before it that one stands, the first of that one's removed elements, and how many.
     pub also: Vec<(u64, u64, u64)>,
     /// The element behind which it inserted, or whose value it meant to replace, where an effect that it had not observed
-    /// had removed that: how many effects before it that one stands, and which of its removed elements.
-    pub anchor: Option<(u64, u64)>,
+    /// had removed that: how many effects before it that one stands, and which of its removed elements. Behind it, for an
+    /// insertion, the removed elements further to the front that are known still when that effect is forgotten.
+    pub anchors: Vec<(u64, u64)>,
 }
-wire_struct!(Trace { before, steps, also, anchor });
+wire_struct!(Trace { before, steps, also, anchors });
 
 /// What an effect that names places comes to on the list that is there.
 #[derive(Default)]
@@ -43,7 +44,7 @@ pub(super) struct Resolved<'e> {
     pub(super) effects: Vec<Effect<'e>>,
     /// See [`Trace`].
     pub(super) also: Vec<(u64, u64, u64)>,
-    pub(super) anchor: Option<(u64, u64)>,
+    pub(super) anchors: Vec<(u64, u64)>,
 }
 
 impl<'e> Resolved<'e> {
@@ -113,11 +114,11 @@ impl Line {
 
     /// The element whose value the last effect that the line passed replaced, or meant to replace.
     pub(super) fn replaced(&mut self, at: usize, trace: &Trace) -> Option<Element> {
-        let run = match (trace.anchor, trace.steps.first()) {
+        let run = match (trace.anchors.first(), trace.steps.first()) {
             (Some((back, which)), _) => {
-                let by = at.checked_sub(back as usize)?;
-                self.cut_removed(by, which);
-                self.runs.iter().find(|run| run.removed_from(by) == Some(which))?
+                let by = at.checked_sub(*back as usize)?;
+                self.cut_removed(by, *which);
+                self.runs.iter().find(|run| run.removed_from(by) == Some(*which))?
             }
             (None, Some(step)) => {
                 self.split_there(step.at);
@@ -182,8 +183,8 @@ impl Line {
             crate::Effect::List(Effect::Push { end: End::Back, .. }) => return self.runs.len(),
             _ => {}
         }
-        let anchor = trace.anchor.and_then(|(back, which)| Some((at.checked_sub(back as usize)?, which)));
-        let anchored = anchor.and_then(|(by, which)| {
+        let anchored = trace.anchors.iter().find_map(|(back, which)| {
+            let by = at.checked_sub(*back as usize)?;
             self.cut_removed(by, which + 1);
             let last = |run: &Run| run.removed_from(by).is_some_and(|from| from + run.len == which + 1);
             self.runs.iter().position(last)
@@ -320,16 +321,13 @@ pub(super) fn resolve_on<'e>(
             let Some(run) = line.runs.get(place) else { return Resolved::default() };
             let gone = run.removed_by.first().map(|(by, first)| ((last - by) as u64, *first));
             let put = gone.is_none().then(|| Effect::Put { index: position(line, place), value });
-            return Resolved { anchor: gone, ..Resolved::to(put) };
+            return Resolved { anchors: gone.into_iter().collect(), ..Resolved::to(put) };
         }
         Effect::InsertAt { index, value } => {
             line.split(*index, sees);
             let place = behind(line, *index, sees);
-            let before = place.checked_sub(1).map(|before| &line.runs[before]);
-            let gone = before.and_then(|run| Some((run.removed_by.first()?, run.len)));
-            let anchor = gone.map(|((by, first), len)| ((last - by) as u64, first + len - 1));
             let insertion = Effect::InsertAt { index: position(line, place), value };
-            return Resolved { anchor, ..Resolved::to(Some(insertion)) };
+            return Resolved { anchors: anchors(line, place, last), ..Resolved::to(Some(insertion)) };
         }
     };
     remove(line, &gone, sees, last)
@@ -350,6 +348,20 @@ fn behind(line: &Line, count: u64, sees: impl Fn(&Run) -> bool) -> usize {
         }
     }
     line.runs.len()
+}
+
+/// The removed elements between a place and the element before it that is there, the nearest first. What is forgotten are
+/// the first effects: of those further to the front only one that was removed later than all before it may be known longer.
+fn anchors(line: &Line, place: usize, last: usize) -> Vec<(u64, u64)> {
+    let mut anchors: Vec<(u64, u64)> = Vec::new();
+    for run in line.runs[..place].iter().rev() {
+        let Some((by, first)) = run.removed_by.first() else { break };
+        let back = (last - by) as u64;
+        if anchors.last().is_none_or(|(other, _)| back < *other) {
+            anchors.push((back, first + run.len - 1));
+        }
+    }
+    anchors
 }
 
 /// How many elements of the present list stand before a run.

@@ -166,10 +166,10 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
 /// What an effect did to a list, with what was noted beside.
 fn note_trace(before: Option<u64>, cell: &Cell, patch: &Patch, noted: Trace) -> Option<Trace> {
     // What it meant to remove or to replace may be gone with the whole list.
-    let meant = || (!noted.also.is_empty() || noted.anchor.is_some()).then(Trace::default);
+    let meant = || (!noted.also.is_empty() || !noted.anchors.is_empty()).then(Trace::default);
     let mut trace = trace(before, cell, patch).or_else(meant);
     if let Some(trace) = &mut trace {
-        (trace.also, trace.anchor) = (noted.also, noted.anchor);
+        (trace.also, trace.anchors) = (noted.also, noted.anchors);
     }
     trace
 }

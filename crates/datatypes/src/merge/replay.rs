@@ -437,7 +437,7 @@ impl<'e, O: Origin> Replay<'e, O> {
         let (origins, place) = (&self.origins, self.effects.len());
         let observed = |other: usize| origin.observed(&origins[other]);
         let resolved = line::resolve_on(&mut self.line, effect, place, &observed);
-        (noted.also, noted.anchor) = (resolved.also, resolved.anchor);
+        (noted.also, noted.anchors) = (resolved.also, resolved.anchors);
         let effects = resolved.effects.into_iter().map(Effect::List);
         Patch::Many(effects.map(|effect| apply::<true>(cell, &effect)).collect())
     }

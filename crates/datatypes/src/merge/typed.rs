@@ -156,7 +156,7 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
         Effect::List(list::Effect::Push { .. }) => return apply::<true>(cell, effect),
         Effect::List(_) => {
             let resolved = line::resolve(among);
-            (noted.also, noted.anchor) = (resolved.also, resolved.anchor);
+            (noted.also, noted.anchors) = (resolved.also, resolved.anchors);
             resolved.effects.into_iter().map(Effect::List).collect()
         }
         _ => return apply::<true>(cell, effect),

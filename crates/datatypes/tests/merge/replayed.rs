@@ -1,7 +1,7 @@
 //! A run of effects, performed by an index of what came before, comes to what each does that looks at all before it; and
 //! costs about as much as there are effects.
 
-use crate::merge::script::History;
+use crate::merge::script::{History, told};
 use datatypes::merge::{Among, Contest, Origin, Performed, Replay, Trace, lost, perform};
 use datatypes::{Cell, Effect, exchange};
 use std::borrow::Cow;
@@ -170,6 +170,20 @@ fn one_by_one(history: &History) -> Vec<(Cell, Option<Trace>)> {
     done
 }
 
+/// An index of the effects from `base` up to `from`; those before are forgotten.
+fn passed<'h>(
+    history: &'h History,
+    wanted: &'h [(Cell, Option<Trace>)],
+    base: usize,
+    from: usize,
+) -> Replay<'h, Seen> {
+    let mut replay = Replay::default();
+    for (place, (_, trace)) in wanted.iter().enumerate().take(from).skip(base) {
+        replay.pass(seen(history, place), history.effect(place), trace.as_ref().map(Cow::Borrowed));
+    }
+    replay
+}
+
 #[test]
 fn a_run_comes_to_what_its_effects_come_to() {
     let mut compared = 0;
@@ -184,10 +198,7 @@ fn a_run_comes_to_what_its_effects_come_to() {
         let history = history(&mut random, KINDS[kind], base, if mixed { base } else { from });
         let wanted = one_by_one(&history);
         let (base, from) = (base.min(history.0.len()), from.min(history.0.len()));
-        let mut replay = Replay::default();
-        for (place, (_, trace)) in wanted.iter().enumerate().take(from).skip(base) {
-            replay.pass(seen(&history, place), history.effect(place), trace.as_ref().map(Cow::Borrowed));
-        }
+        let mut replay = passed(&history, &wanted, base, from);
         let mut cell = from.checked_sub(1).map_or_else(Cell::default, |last| wanted[last].0.clone());
         for (place, (after, _)) in wanted.iter().enumerate().skip(from) {
             let before = cell.clone();
@@ -205,6 +216,30 @@ fn a_run_comes_to_what_its_effects_come_to() {
         }
     }
     assert!(compared > 20_000, "{compared}");
+}
+
+/// Group 1 inserts behind `o`, which it has not seen go, and pops 8, which it has not seen go either. When it pops, nothing
+/// is known any more of `o`; but what was inserted still stands behind 8.
+#[test]
+fn an_insertion_keeps_its_place_when_the_element_before_it_is_forgotten() {
+    let mut history = History::default();
+    for (group, upto, words) in [
+        (1, 0, "RPUSH o"),
+        (0, 1, "LPOP"),
+        (2, 0, "LPUSH 8"),
+        (0, 3, "RPOP"),
+        (1, 0, "LINSERT AFTER o 17"),
+        (1, 3, "LPOP"),
+    ] {
+        history.tell(group, upto, words);
+    }
+    let wanted = one_by_one(&history);
+    assert_eq!(told(&wanted[5].0), "[17]");
+    for base in 0..=2 {
+        let mut cell = wanted[4].0.clone();
+        passed(&history, &wanted, base, 5).perform(&mut cell, seen(&history, 5), history.effect(5));
+        assert_eq!(told(&cell), "[17]", "from {base}");
+    }
 }
 
 #[test]
