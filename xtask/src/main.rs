@@ -70,7 +70,7 @@ fn dispatch() -> Result<bool> {
     let workspace = Workspace::open()?;
     match command.as_str() {
         "test" => {
-            let all = suite::test_steps();
+            let all = suite::test_steps(!rest.is_empty());
             run_steps(&workspace, "test", &select(&all, rest)?, OnFailure::Stop)
         }
         "lint" => {

@@ -42,26 +42,28 @@ const TESTS: &[Step] = &[
         about: "real processes and real clients: tests/process",
         run: environment::process_tests,
     },
-    Step {
-        name: "apps",
-        about: "other projects' own tests, here and on redis-server: tests/apps",
-        run: apps::brief,
-    },
 ];
+
+/// What `cargo xtask test` runs only if it is named.
+const NAMED: &[Step] = &[Step {
+    name: "apps",
+    about: "other projects' own tests, here and on redis-server: tests/apps",
+    run: apps::brief,
+}];
 
 /// What `cargo xtask lint` runs: without building anything.
 pub fn lint_steps() -> Vec<Step> {
     [LINT, &[CLIPPY]].concat()
 }
 
-/// What `cargo xtask test` runs: what takes seconds, then the tests.
-pub fn test_steps() -> Vec<Step> {
-    [LINT, TESTS].concat()
+/// What `cargo xtask test` runs: what takes seconds, then the tests; and, if steps are named, what is among others.
+pub fn test_steps(is_named: bool) -> Vec<Step> {
+    if is_named { [LINT, TESTS, NAMED].concat() } else { [LINT, TESTS].concat() }
 }
 
 /// Prints the name and the meaning of every step.
 pub fn print_steps() {
-    for (command, steps) in [("test", test_steps()), ("soak", soak::soak_steps())] {
+    for (command, steps) in [("test", test_steps(true)), ("soak", soak::soak_steps())] {
         println!("cargo xtask {command}");
         steps.iter().for_each(|step| println!("  {:<10} {}", step.name, step.about));
     }
