@@ -312,7 +312,7 @@ CONVERGES = {
     "scores": "zadd zrem zpopmin zpopmax zmpop bzpopmin bzpopmax bzmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",
     "list": "lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert lmove rpoplpush lmpop blpop brpop blmove brpoplpush blmpop",
     "stream": "xadd xdel xtrim xsetid",
-    "group": "xreadgroup xack xclaim xautoclaim xgroup",
+    "group": "xreadgroup xack xclaim xautoclaim",
     "deadline": """
         expire pexpire expireat pexpireat persist getex hexpire hpexpire hexpireat hpexpireat hpersist hgetex
     """,

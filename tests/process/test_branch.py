@@ -163,7 +163,7 @@ def test_end_constraints_decide_what_forks(sites):
         for client in (one, two):
             client.execute_command("BRANCH", "BEGIN", "ANY")
             client.get("k")
-            client.set("k", end)
+            client.set("k", f"{end} of {'one' if client is one else 'two'}")
         one.execute_command("BRANCH", "COMMIT")
         return two.execute_command("BRANCH", "COMMIT", *end.split())
 

@@ -30,6 +30,8 @@ MISSING = {
     "module": {"load", "loadex", "unload"},
     "slowlog": set(),
     "script": {"debug", "kill"},
+    "xgroup": set(),
+    "xinfo": set(),
 }
 ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"error", "sleep", "help"}}
 # Options that came after 7.0, and the fields that tell of them.

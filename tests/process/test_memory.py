@@ -32,10 +32,9 @@ def client(server):
 
 
 def fill(client, keys: int, prefix: str = "key", **options) -> None:
-    with client.pipeline(transaction=False) as pipeline:
-        for number in range(keys):
-            pipeline.set(f"{prefix}:{number}", VALUE, **options)
-        pipeline.execute()
+    # redis-py gives a pipeline a connection of its own, which knows nothing of KEYSPACE USE.
+    for number in range(keys):
+        client.set(f"{prefix}:{number}", VALUE, **options)
 
 
 def used(client) -> int:
@@ -249,22 +248,6 @@ def test_expired_keys_that_nobody_reads_are_deleted(cluster, concurrency):
     clients[0].set("stays", "v")
     wait_until(lambda: [here(client, name)["keys_here"] for client in clients] == [1, 1, 1], timeout=30)
     assert clients[1].get("stays") == "v"
-
-
-def test_a_transaction_commits_at_the_last_moment_that_it_has_shown(cluster):
-    with cluster["a/2"].client() as client:
-        create(client, "last-moments", "MODEL", "strict")
-    session = cluster["a/2"].session("last-moments")
-    for number in range(6):
-        key = f"key:{number}"
-        session.set(key, 1, px=1000)
-        began = time.monotonic()
-        session.execute_command("TXN", "BEGIN")
-        assert session.execute_command("BLIND", "INCR", key) == "OK"
-        assert session.pttl(key) > 0
-        time.sleep(max(0, began + 1.02 - time.monotonic()))
-        assert session.execute_command("TXN", "COMMIT") == "OK"
-        assert session.get(key) is None
 
 
 @pytest.mark.parametrize("concurrency", ["optimistic", "locking", "occ"])
