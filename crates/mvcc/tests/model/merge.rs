@@ -400,7 +400,7 @@ fn replicas_agree_on_writes_of_the_whole_value() {
 
 #[test]
 fn replicas_agree_on_streams() {
-    replicas_agree(0..2500, streams);
+    replicas_agree(0..300, streams);
 }
 
 fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut Rng) -> Vec<u8>) {
