@@ -135,8 +135,11 @@ impl Checker {
         for (key, cell) in newest.iter().enumerate() {
             let (name, hash) = (KEYS[key], self.store.hash(KEYS[key]));
             prop_assert_eq!(self.store.cell(hash, name, NOW_MILLIS), cell, "{}", name.escape_ascii());
+            let deadline = cell.next_deadline(0);
+            if deadline != 0 {
+                deadlines.push((deadline, name));
+            }
             if cell.expires_at != 0 {
-                deadlines.push((cell.expires_at, name));
                 prop_assert_eq!(self.store.cell(hash, name, cell.expires_at), &Cell::ABSENT);
             }
             self.compare_history(key, cell)?;
