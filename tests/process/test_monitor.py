@@ -14,6 +14,10 @@ def threads():
         yield server
 
 
+def is_watched(client) -> bool:
+    return any("O" in line["flags"] for line in client.client_list())
+
+
 def lines_until(monitor, last: str) -> list[str]:
     """The commands that a monitor is shown, up to one."""
     lines = []
@@ -35,7 +39,7 @@ def test_clients_of_every_worker_are_watched(threads):
                 assert command["db"] == 0 and command["client_type"] == "tcp"
                 seen.add(command["command"])
         assert seen == {f"SET key:{number} {number}" for number in range(6)}
-        assert any("O" in line["flags"] for line in clients[0].client_list())
+        wait_until(lambda: is_watched(clients[0]))
 
 
 COMMANDS = [
@@ -63,13 +67,14 @@ def test_lines_are_those_of_redis(threads):
 def test_a_slow_monitor_is_cut_off_and_holds_up_nobody(threads):
     with threads.raw() as slow, threads.client() as client:
         assert slow.call("MONITOR").raw == b"+OK\r\n"
+        wait_until(lambda: is_watched(client))
         began = time.monotonic()
         for _ in range(200):
             with client.pipeline(transaction=False) as pipe:
                 for number in range(500):
                     pipe.set(f"key:{number}", "x" * 100)
                 pipe.execute()
-            if not any("O" in line["flags"] for line in client.client_list()):
+            if not is_watched(client):
                 break
         else:
             raise AssertionError("the monitor is still there")

@@ -17,17 +17,17 @@ def threads():
 
 def test_silent_clients_are_closed(threads):
     with threads.raw() as silent, threads.raw() as busy, threads.raw() as admin:
-        assert admin.call("CONFIG", "SET", "timeout", "1").raw == b"+OK\r\n"
-        assert admin.call("CONFIG", "GET", "timeout").items[1].text == b"1"
+        assert admin.call("CONFIG", "SET", "timeout", "4").raw == b"+OK\r\n"
+        assert admin.call("CONFIG", "GET", "timeout").items[1].text == b"4"
         silent.call("PING")
-        for _ in range(15):
+        for _ in range(60):
             assert busy.call("PING").raw == b"+PONG\r\n"
             assert admin.call("PING").raw == b"+PONG\r\n"
             time.sleep(0.1)
         with pytest.raises((OSError, EOFError, AssertionError)):
             silent.call("PING")
         assert admin.call("CONFIG", "SET", "timeout", "0").raw == b"+OK\r\n"
-        time.sleep(1.5)
+        time.sleep(5)
         assert busy.call("PING").raw == b"+PONG\r\n"
         for wrong in ("-1", "x"):
             assert admin.call("CONFIG", "SET", "timeout", wrong).is_error
