@@ -243,3 +243,55 @@ def test_a_process_that_is_killed_comes_back_with_everything(regions):
         with session(regions, "c") as client:
             assert [client.get(f"kept:{number}") for number in range(50)] == [str(number) for number in range(50)]
             wait_until(lambda: client.get("while down") == "yes")
+
+
+def refused(client: redis.Redis, *command: str) -> str:
+    try:
+        client.execute_command(*command)
+        return ""
+    except redis.exceptions.ResponseError as error:
+        return str(error)
+
+
+def partitions_here(client: redis.Redis) -> list[str]:
+    reply = client.execute_command("KEYSPACE", "INFO", "cops")
+    return (dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply)["partitions_here"]
+
+
+def test_the_others_go_on_without_a_lost_region():
+    """What the lost region had sent to one of the others only reaches the other one, too, and so does what depends on it."""
+    photos = [f"photo:{number}" for number in range(8)]
+    with Cluster(3, 1, "--durability", "always") as cluster:
+        with cluster["a/1"].client() as client:
+            client.execute_command("KEYSPACE", "CREATE", "cops", "MODEL", "causal", "PROTOCOL", "cops", "PARTITIONS", "4")
+        with session(cluster, "a") as a, session(cluster, "b") as b:
+            with session(cluster, "c") as c:
+                cluster.do("cut c b")
+                for photo in photos:
+                    c.set(photo, "photo")
+                    wait_until(lambda: a.get(photo) == "photo")
+                cluster.do("cut c a")
+                c.set("nobody", "has it")
+                lost = c.execute_command("CONTEXT", "TOKEN")
+            cluster.do("kill c/1", "heal")
+            a.set("comment", "nice")
+            time.sleep(0.5)
+            assert b.get("comment") is None, "it waits for the photos"
+            b.execute_command("KEYSPACE", "EVICT", "cops", "c", "ACCEPT-LOSS")
+            wait_until(lambda: b.get("comment") == "nice")
+            assert [b.get(photo) for photo in photos] == ["photo"] * len(photos)
+            for client in (a, b):
+                wait_until(lambda: all(state.endswith("; c evicted") for state in partitions_here(client)))
+                assert client.get("nobody") is None
+                told = refused(client, "CONTEXT", "RESTORE", lost)
+                assert "lost when region c was evicted" in told
+            b.set("after", "b")
+            wait_until(lambda: a.get("after") == "b")
+            cluster.do("restart c/1")
+            with session(cluster, "c") as c:
+                wait_until(lambda: refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted"))
+            cluster.do("kill a/1", "restart a/1")
+            b.set("again", "b")
+            with session(cluster, "a") as again:
+                wait_until(lambda: again.get("again") == "b")
+                assert again.get(photos[0]) == "photo"

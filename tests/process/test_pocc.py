@@ -1,5 +1,6 @@
 """Causal keyspaces with PROTOCOL pocc: what has arrived is read at once, and only what is missing is waited for."""
 
+import os
 import time
 
 import pytest
@@ -10,6 +11,8 @@ from harness import wait_until
 
 REGIONS = "abc"
 SLOW_MS = 150
+# How long a region stays cut off while sessions go on without it: 30 s in a soak.
+CUT_SECONDS = int(os.environ.get("ANABRANCH_CUT_SECONDS") or (30 if os.environ.get("ANABRANCH_SOAK") else 2))
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +159,16 @@ def test_a_session_goes_on_without_a_region_that_is_cut_off(regions):
         assert time.monotonic() - begin < 2, "nobody waits"
         figures = ("sessions_pessimistic", "sessions_degraded")
         wait_until(lambda: all(here.info("cluster")["causal_pocc"].get(figure, 0) >= 2 for figure in figures))
+        meanwhile = {region: session(regions, region) for region in REGIONS}
+        rounds = 0
+        while time.monotonic() - begin < CUT_SECONDS:
+            rounds += 1
+            for region, client in meanwhile.items():
+                client.sadd("degraded:all", f"{region}{rounds}")
+            time.sleep(0.1)
+    for region, client in meanwhile.items():
+        wait_until(lambda: client.scard("degraded:all") == len(REGIONS) * rounds)
+        client.close()
     for key, value in [(missing.about, "they are new"), ("degraded:mine", "2"), *((key, "new") for key in missing.keys)]:
         wait_until(lambda: told(here, key) == f"read {value}")
     for region in REGIONS:
@@ -163,3 +176,65 @@ def test_a_session_goes_on_without_a_region_that_is_cut_off(regions):
             wait_until(lambda: client.get("degraded:mine") == "2" and client.get("degraded:other") == "x")
     here.close()
     second.close()
+
+
+def partitions_here(client: redis.Redis, keyspace: str) -> list[str]:
+    reply = client.execute_command("KEYSPACE", "INFO", keyspace)
+    return (dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply)["partitions_here"]
+
+
+def arrived(cluster: Cluster, keyspace: str, key: str) -> bool:
+    """True if b has c's write of a key; who asks depends on nothing else."""
+    with session(cluster, "b", keyspace) as client:
+        return client.get(key) == "c"
+
+
+def test_the_others_go_on_without_a_lost_region():
+    """Of a session's writes in c one partition's reach the others, and what these depend on does not. Somebody in b has read them
+    and written; that goes with them, or stays where that is the policy."""
+    keys, policies = [f"key:{number}" for number in range(16)], {"discard": (None, "given up"), "keep": ("nice", "kept")}
+    with Cluster(3, 2, "--durability", "always") as cluster:
+        with cluster["a/1"].client() as client:
+            for policy in policies:
+                client.execute_command(
+                    "KEYSPACE", "CREATE", policy, "MODEL", "causal", "PROTOCOL", "pocc", "PARTITIONS", "2", "DEPENDANTS", policy
+                )
+        # They have this before c is lost; only from then on does it matter what a partition lacks.
+        readers = {}
+        for policy in policies:
+            with session(cluster, "c", policy) as far:
+                far.set("before", "c")
+            readers[policy] = session(cluster, "b", policy)
+            wait_until(lambda: readers[policy].get("before") == "c")
+        cluster.do("cut c/1 a/1", "cut c/1 b/1")
+        for policy, reader in readers.items():
+            with session(cluster, "c", policy) as far:
+                for key in keys:
+                    far.set(key, "c")
+            wait_until(lambda: any(arrived(cluster, policy, key) for key in keys))
+            seen = next(key for key in keys if arrived(cluster, policy, key))
+            assert reader.get(seen) == "c"
+            reader.set("comment", "nice")
+            with session(cluster, "a", policy) as other:
+                wait_until(lambda: told(other, "comment") == "read nice")
+        cluster.do("kill c/1", "kill c/2", "heal")
+        for policy, (comment, word) in policies.items():
+            reader = readers[policy]
+            reader.execute_command("KEYSPACE", "EVICT", policy, "c", "ACCEPT-LOSS")
+            for region in "ab":
+                for process in (1, 2):
+                    with cluster[f"{region}/{process}"].session(policy) as client:
+                        wait_until(lambda: all(state.endswith("; c evicted") for state in partitions_here(client, policy)))
+                        assert [client.get(key) for key in keys] == [None] * len(keys)
+                        assert client.get("before") == "c" and client.get("comment") == comment
+            reports = [partitions_here(cluster[f"b/{process}"].client(), policy) for process in (1, 2)]
+            assert f"1 writes {word} that depended on lost ones (comment)" in str(reports), reports
+            if policy == "discard":
+                assert told(reader, "before").startswith("UNAVAILABLE region c was evicted, and this session depends on")
+            assert told(reader, "before") == "read c"
+            reader.set("comment", "anew")
+            with session(cluster, "a", policy) as other:
+                wait_until(lambda: other.get("comment") == "anew")
+                assert other.incr("count") == 1
+            wait_until(lambda: reader.get("count") == "1")
+            reader.close()

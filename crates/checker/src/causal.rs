@@ -234,10 +234,13 @@ impl<'d, 'h> Visible<'d, 'h> {
             let Some(claim) = &self.all[*writer].transaction.claim else { continue };
             let lost = self.all[*writer].transaction.given_up;
             let shows = |commit: Commit| match by_region(&self.all[at]) {
+                // Who names a lost region's end began when what is above its cut had been given up.
+                Some(regions) if lost && regions.contains(&u64::MAX) => false,
                 Some(regions) => is_visible_by_region(claim, commit, regions),
+                None if lost && commit.region != snapshot.region => false,
                 None if by_key(&self.all[at]).is_some() => by_key(&self.all[at])
                     .is_some_and(|keys| is_visible_by_key(&self.all[*writer], commit, keys)),
-                None => is_visible(commit, snapshot) && (!lost || commit.region == snapshot.region),
+                None => is_visible(commit, snapshot),
             };
             if *writer != at && claim.commit.is_some_and(shows) {
                 seen.insert(position);

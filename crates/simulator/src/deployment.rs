@@ -261,6 +261,17 @@ pub trait Deployment {
         None
     }
 
+    /// True if each partition has a cut of its own, which transactions of one partition allow. Its replicas name it by different
+    /// times, between which there is nothing.
+    fn cuts_apart(&self) -> bool {
+        false
+    }
+
+    /// True if what depends on something that is given up goes with it, and sessions that have seen it are told.
+    fn gives_up_dependants(&self) -> bool {
+        false
+    }
+
     /// What an instance has ended with an evicted region since the last call: whatever its client was told, it has no effect.
     fn abandoned(&self, instance: &mut Self::Protocol) -> Vec<TransactionId> {
         let _ = instance;

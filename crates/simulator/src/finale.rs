@@ -256,7 +256,7 @@ impl<D: Deployment> World<D> {
     pub(crate) fn into_run(mut self, script: &Script, listed: Option<BTreeMap<u16, Vec<ListedLoss>>>) -> Run {
         std::mem::take(&mut self.decided).into_iter().for_each(|claim| self.recorder.outcome(claim, None));
         self.recorder.merge_pipelines();
-        self.recorder.begin_threads_anew();
+        self.recorder.begin_threads_anew(self.deployment.gives_up_dependants());
         self.recorder.expand_keysets();
         if self.deployment.merges_by_handler() {
             self.recorder.merges_were_handled();

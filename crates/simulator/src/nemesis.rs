@@ -196,28 +196,44 @@ impl<D: Deployment> World<D> {
 
     /// The cuts of a lost region that replicas know; one and the same when all have agreed. Who learns its state from others at
     /// the moment knows nothing.
-    fn cuts(&self, region: RegionId) -> BTreeSet<Option<Timestamp>> {
+    fn cuts(&self, region: RegionId) -> BTreeSet<(Option<PartitionId>, Option<Timestamp>)> {
         let lives = self.processes.iter().filter_map(|process| process.life.as_ref());
         let replicas = lives.flat_map(|life| &life.replicas).filter(|r| r.node().slot.partition.is_some());
         let sound = replicas.filter(|replica| !self.deployment.is_recovering(replica.protocol()));
-        sound.map(|replica| self.deployment.cut_of(replica.protocol(), region)).collect()
+        let of = |replica: &Replica<D::Protocol>| {
+            let partition = replica.node().slot.partition.filter(|_| self.deployment.cuts_apart());
+            (partition, self.deployment.cut_of(replica.protocol(), region))
+        };
+        sound.map(of).collect()
+    }
+
+    /// True if all replicas know the cuts and mean the same.
+    fn agree(&self, cuts: &BTreeSet<(Option<PartitionId>, Option<Timestamp>)>) -> bool {
+        cuts.iter().all(|(_, cut)| cut.is_some()) && (cuts.len() == 1 || self.deployment.cuts_apart())
     }
 
     /// True unless something is lost for good and those that are left have not gone on, or agreed on a region's cut.
     pub(crate) fn has_agreed(&self) -> bool {
-        let agreed = |cuts: BTreeSet<_>| cuts.len() == 1 && !cuts.contains(&None);
-        self.has_gone_on() && self.lost_region.is_none_or(|region| agreed(self.cuts(region)))
+        self.has_gone_on() && self.lost_region.is_none_or(|region| self.agree(&self.cuts(region)))
     }
 
     /// What was committed in a lost region above the cut is given up, by all that are left alike.
     pub(crate) fn take_cut(&mut self) {
         let Some(region) = self.lost_region else { return };
         let cuts = self.cuts(region);
-        match cuts.first() {
-            Some(Some(cut)) if cuts.len() == 1 => self.recorder.give_up(region, *cut, &self.abandoned),
-            _ => {
-                self.recorder.no_progress(format!("who is left has these cuts of region {region}: {cuts:?}"))
-            }
+        if !self.agree(&cuts) {
+            let message = format!("who is left has these cuts of region {region}: {cuts:?}");
+            return self.recorder.no_progress(message);
+        }
+        let (seed, partitions) = (self.setting.hash_seed, self.setting.layout.partitions.max(1));
+        let cut = |key: &[u8]| {
+            let partition = PartitionId(seed.hash(key).share(partitions));
+            let of = cuts.iter().filter(|(of, _)| of.is_none_or(|of| of == partition));
+            of.filter_map(|(_, cut)| *cut).max().unwrap_or(Timestamp::MAX)
+        };
+        self.recorder.give_up(region, cut, &self.abandoned);
+        if let (true, Some((_, Some(cut)))) = (self.deployment.gives_up_dependants(), cuts.first()) {
+            self.recorder.give_up_dependants(region, *cut);
         }
     }
 

@@ -73,9 +73,14 @@ impl Recorder {
         transaction.follows = giver.map(|giver| giver as u64).or(transaction.follows);
     }
 
-    /// What was committed in a region above a place is given up.
+    /// What was committed in a region above the cut of its keys is given up.
     /// Where transactions have parts in several regions: with all its parts; and what was undecided, and ended with it.
-    pub fn give_up(&mut self, region: RegionId, cut: Timestamp, abandoned: &BTreeSet<TransactionId>) {
+    pub fn give_up(
+        &mut self,
+        region: RegionId,
+        cut: impl Fn(&[u8]) -> Timestamp,
+        abandoned: &BTreeSet<TransactionId>,
+    ) {
         let abandoned: BTreeSet<[u64; 3]> = abandoned.iter().copied().map(name).collect();
         for transaction in &mut self.history {
             let Some(claim) = &transaction.claim else { continue };
@@ -83,8 +88,23 @@ impl Recorder {
                 Some(parts) => parts.contains(region),
                 None => commit.region == region.0,
             };
-            transaction.given_up = claim.commit.is_some_and(|commit| took_part(&commit) && commit.at > cut.0)
-                || claim.commit.is_some() && abandoned.contains(&claim.transaction);
+            let is_above = |at: u64| claim.effects.iter().any(|(key, _)| at > cut(&key.0).0);
+            transaction.given_up =
+                claim.commit.is_some_and(|commit| took_part(&commit) && is_above(commit.at))
+                    || claim.commit.is_some() && abandoned.contains(&claim.transaction);
+        }
+    }
+
+    /// What depends on something above a region's cut is given up, too (Corrections 44). What was written when that was settled
+    /// says that it depends on all that the region left.
+    pub fn give_up_dependants(&mut self, region: RegionId, cut: Timestamp) {
+        for transaction in &mut self.history {
+            let Some(claim) = transaction.claim.as_ref().filter(|claim| claim.commit.is_some()) else {
+                continue;
+            };
+            let depends_on =
+                claim.vector.as_ref().and_then(|of| of.depends_on.get(usize::from(region.0)).copied());
+            transaction.given_up |= depends_on.is_some_and(|at| at > cut.0 && at < Timestamp::MAX.0);
         }
     }
 
@@ -189,9 +209,16 @@ impl Recorder {
 
     /// Whoever was told that his session goes on with less than it had seen is a causal thread of its own from then on, which has
     /// taken over no context (HA-POCC). Nothing is recorded after it.
-    pub fn begin_threads_anew(&mut self) {
+    pub fn begin_threads_anew(&mut self, gives_up_dependants: bool) {
         let mut last = self.history.iter().map(|transaction| transaction.session).max().unwrap_or(0);
-        for place in &self.degraded {
+        let told: Vec<usize> = match gives_up_dependants {
+            true => (0..self.history.len()).filter(|place| self.history[*place].told_of_loss).collect(),
+            false => Vec::new(),
+        };
+        let mut anew: Vec<usize> = self.degraded.iter().copied().chain(told).collect();
+        anew.sort_unstable();
+        anew.dedup();
+        for place in &anew {
             let Transaction { session, responded, .. } = self.history[*place];
             last += 1;
             for later in self.history[place + 1..].iter_mut().filter(|later| later.session == session) {

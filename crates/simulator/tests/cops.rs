@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_keeps_its_promise, options};
-use anabranch_simulator::{CopsDeployment, Feature};
+use anabranch_simulator::{CopsDeployment, Feature, run};
 use causal::cops::{Mutant, Mutants, Options};
 use std::ops::RangeInclusive;
 
@@ -27,6 +27,16 @@ fn cops_gt_keeps_its_promise() {
 #[test]
 fn cops_cd_keeps_its_promise() {
     assert_keeps_its_promise("cops-cd", &options(1, 8));
+}
+
+/// Section 5.2 (Corrections 36, 48): survivors forward what they have of the region.
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    for protocol in ["cops", "cops-gt"] {
+        let with = vec![Feature::Eviction, Feature::Partitions];
+        let summary = run(protocol, &anabranch_simulator::Options { with, ..options(1, 3) }).unwrap();
+        assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
 }
 
 /// Section 4.4: a write is shown before what it depends on.

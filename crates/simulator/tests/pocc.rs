@@ -2,7 +2,7 @@
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_keeps_its_promise, options};
-use anabranch_simulator::{Feature, PoccDeployment, Script, simulate};
+use anabranch_simulator::{Feature, PoccDeployment, Script, run, simulate};
 use causal::pocc::{Mutant, Mutants, Options};
 use std::ops::RangeInclusive;
 
@@ -16,6 +16,14 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
 #[test]
 fn it_keeps_its_promise() {
     assert_keeps_its_promise("pocc", &options(1, 8));
+}
+
+/// Corrections 44: what depends on what is lost goes with it, and sessions that have seen it are told.
+#[test]
+fn a_region_is_lost_and_the_others_go_on() {
+    let with = vec![Feature::Eviction, Feature::Partitions];
+    let summary = run("pocc", &anabranch_simulator::Options { with, ..options(1, 3) }).unwrap();
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
 /// Algorithm 1, lines 4 and 5: who reads something must be shown what it depends on.

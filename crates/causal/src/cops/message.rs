@@ -1,5 +1,6 @@
 //! What the nodes of a keyspace say to one another.
 
+use super::record::Written;
 use super::{Cut, Dependencies, Entries};
 use crate::stable::{Answer, KeyEffects, Whole};
 use replication::transfer::{Ask, Piece};
@@ -102,10 +103,12 @@ pub enum Message {
         /// Of each region the version.
         versions: Vec<(RegionId, Timestamp)>,
     },
-    /// The answer to `DepCheck`, once they are.
+    /// The answer to `DepCheck`, once they are, or never will be.
     DepChecked {
         /// Everything of each region up to here is written.
         written: Entries,
+        /// Of lost regions: nobody has anything above.
+        ends: Vec<(RegionId, Timestamp)>,
     },
     /// Partition that lost records to its equivalents and to the partitions of its region: what do you have, and what have you heard of
     /// me (Corrections 67)? Then to the partitions of the regions that have given: what must my region have, too?
@@ -140,6 +143,36 @@ pub enum Message {
         /// What was placed up to here.
         up_to: Timestamp,
     },
+    /// An operator, or somebody who knows, to a partition: these regions are gone for good (Corrections 36).
+    Evict {
+        /// The regions.
+        regions: Vec<RegionId>,
+    },
+    /// Partition to its equivalents that are left: what it has of the lost regions, of each.
+    Held {
+        /// That.
+        lost: Vec<Holding>,
+        /// The sender is told the same, also by who has gone on.
+        asks: bool,
+    },
+    /// To an equivalent: give me what you have of a lost region (Corrections 48).
+    Forward {
+        /// The region.
+        region: RegionId,
+        /// Everything up to here is here.
+        above: Timestamp,
+    },
+    /// The answer to `Forward`, piece by piece.
+    Forwarded {
+        /// The region.
+        region: RegionId,
+        /// The question.
+        above: Timestamp,
+        /// What follows it in the region's stream.
+        writes: Vec<Written>,
+        /// These are all up to here.
+        up_to: Timestamp,
+    },
 }
 wire_enum!(Message {
     0 => Get { id, round, version, now_millis, parts, whole },
@@ -150,13 +183,31 @@ wire_enum!(Message {
     5 => Heartbeat { origin, at, received, written },
     6 => Received { up_to },
     7 => DepCheck { versions },
-    8 => DepChecked { written },
+    8 => DepChecked { written, ends },
     9 => Recall,
     10 => Recalled { written, horizon, highest, shown },
     11 => Ask { ask, above },
     12 => Piece { piece, horizon },
     13 => Behind { up_to },
+    14 => Evict { regions },
+    15 => Held { lost, asks },
+    16 => Forward { region, above },
+    17 => Forwarded { region, above, writes, up_to },
 });
+
+/// What a partition has of a lost region's stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Holding {
+    /// The region.
+    pub region: RegionId,
+    /// Everything up to here is here, and will be after a crash.
+    pub held: Timestamp,
+    /// Everything up to here is shown.
+    pub shown: Timestamp,
+    /// The stream ends here, once that is known.
+    pub end: Option<Timestamp>,
+}
+wire_struct!(Holding { region, held, shown, end });
 
 /// What came of a `Get`.
 #[derive(Clone, Debug, PartialEq)]

@@ -31,6 +31,10 @@ pub enum Mutant {
     OnePrevious,
     /// An effect that merges does not depend on the versions of its key.
     KeyNotObserved,
+    /// Survivors do not take from one another what they lack of a lost region (Corrections 48).
+    NobodyForwards,
+    /// What depends on a lost write that nobody has is written all the same (Corrections 36).
+    OrphansKept,
 }
 
 /// The bug of an instance, or none.

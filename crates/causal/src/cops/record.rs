@@ -25,6 +25,8 @@ pub enum Record<'a> {
     Causes(RegionId, Timestamp, Cow<'a, Dependencies>),
     /// Of a checkpoint: since when the partition remembers its puts.
     Fence(Fence),
+    /// A write of a lost region that waited for what it depends on when that was fenced off.
+    Waited(Cow<'a, Written>),
     /// What all causal protocols log: promises, what was received, and keys.
     Common(stable::Record<'a, Entries>),
 }
@@ -60,6 +62,7 @@ const OUTGOING: u8 = 3;
 const CAUSES: u8 = 4;
 const COMMON: u8 = 5;
 const FENCE: u8 = 6;
+const WAITED: u8 = 7;
 
 impl Encode for Record<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -91,6 +94,10 @@ impl Encode for Record<'_> {
                 out.push(FENCE);
                 Wire::encode(fence, out);
             }
+            Record::Waited(written) => {
+                out.push(WAITED);
+                Wire::encode(&**written, out);
+            }
             Record::Common(record) => {
                 out.push(COMMON);
                 record.encode(out);
@@ -115,6 +122,7 @@ impl Record<'static> {
                 Record::Causes(region, at, Cow::Owned(Wire::decode(input)?))
             }
             FENCE => Record::Fence(Wire::decode(input)?),
+            WAITED => Record::Waited(Cow::Owned(Wire::decode(input)?)),
             COMMON => Record::Common(stable::Record::decode(input)?),
             _ => return Err(Malformed("record tag")),
         })
@@ -154,7 +162,8 @@ mod tests {
             Record::Put(Cow::Owned(written.clone()), Cow::Owned(put)),
             Record::Replicated(Cow::Owned(written.clone())),
             Record::Answered(stamp.transaction, Cow::Owned(PutOutcome::Refused { error: Error::err("no") })),
-            Record::Outgoing(Cow::Owned(written)),
+            Record::Outgoing(Cow::Owned(written.clone())),
+            Record::Waited(Cow::Owned(written)),
             Record::Causes(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
             Record::Fence(Fence { life: Incarnation(2), at: Timestamp(9) }),
             Record::Common(stable::Record::Horizon { at: Timestamp(8) }),

@@ -1,13 +1,13 @@
 //! What a process is told of partitions of COPS.
 
 use super::copied::host_groups;
-use super::hosting::{Evicting, Eviction, Kept, Made, age_ms, host_each};
+use super::hosting::{Evicting, Eviction, Kept, Made, age_ms, evicted, host_each};
 use super::options::Options;
 use super::placement::topology;
 use crate::cops::{self, Handler, Message, Node, Partition};
 use protocol::Durability;
 use protocol::hosted::{Backlog, Holdings, Hosted, Lag, Place};
-use protocol::model::StoredOptions;
+use protocol::model::{StoredOptions, read};
 use std::sync::Arc;
 use types::WallTime;
 
@@ -90,26 +90,33 @@ impl Kept for Node {
         lag
     }
 
-    /// No region is evicted.
     fn news<'n>(
-        _: &Evicting,
-        _: impl Iterator<Item = &'n Self> + Clone,
-        _: &StoredOptions,
+        evicting: &Evicting,
+        nodes: impl Iterator<Item = &'n Self> + Clone,
+        options: &StoredOptions,
     ) -> Result<Option<Eviction<Message>>, String> {
-        Ok(None)
+        let regions = evicting.lost(&read(options)?);
+        let partitions = nodes.filter_map(Node::as_partition);
+        let late = partitions.filter(|partition| !partition.knows_of_lost(&regions));
+        let partitions: Vec<u16> = late.map(Partition::index).collect();
+        let (is_news, message) = (!partitions.is_empty(), Message::Evict { regions });
+        Ok(is_news.then_some(Eviction { message, coordinator: false, partitions }))
     }
 }
 
 /// A replica of a partition in words.
 fn state(partition: &Partition) -> String {
-    if !partition.is_serving() {
+    if !partition.is_serving() || partition.is_evicted() {
         return partition.why_not();
     }
+    let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
+    let given_up = partition.given_up().map(|given_up| format!("; {given_up}")).unwrap_or_default();
     format!(
-        "{}: serving, {} writes ({} bytes) queued for other regions, {} of theirs wait for what they depend on",
+        "{}: serving, {} writes ({} bytes) queued for other regions, {} of theirs wait for what they depend on{given_up}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),
-        partition.waiting()
+        partition.waiting(),
+        evicted(&gone, partition.is_evicting())
     )
 }

@@ -212,6 +212,12 @@ impl Evicting {
         Evicting { cluster: place.cluster.clone() }
     }
 
+    /// The regions that are gone for good.
+    pub(super) fn lost(&self, options: &Options) -> Vec<RegionId> {
+        let regions = options.evicted.iter().filter_map(|region| self.cluster.region_of_name(region));
+        regions.map(RegionId).collect()
+    }
+
     /// Nothing if all of these instances know.
     fn news<'n, S: Times>(
         &self,
@@ -222,8 +228,7 @@ impl Evicting {
             return Ok(None);
         }
         let options: Options = read(options)?;
-        let regions = options.evicted.iter().filter_map(|region| self.cluster.region_of_name(region));
-        let regions: Vec<RegionId> = regions.map(RegionId).collect();
+        let regions = self.lost(&options);
         if regions.is_empty() {
             return Ok(None);
         }
@@ -257,8 +262,9 @@ fn partition_state<S: Times>(partition: &Partition<S>) -> String {
         (listed, dropped) => format!(", {listed} conflicts listed and {dropped} dropped from the full list"),
     };
     let gone: Vec<&str> = partition.evicted().map(|(region, _)| region).collect();
+    let dependants = partition.dependants().map(|dependants| format!("; {dependants}")).unwrap_or_default();
     format!(
-        "{}: serving, {} transactions ({} bytes{}) queued for other regions{conflicts}{}{}",
+        "{}: serving, {} transactions ({} bytes{}) queued for other regions{conflicts}{dependants}{}{}",
         partition.index(),
         partition.unreceived(),
         partition.queued_bytes(),
@@ -270,10 +276,15 @@ fn partition_state<S: Times>(partition: &Partition<S>) -> String {
             [] => String::new(),
             silent => format!("; what only {} knew was given up", silent.join(", ")),
         },
-        match (gone.as_slice(), partition.is_evicting()) {
-            ([], _) => String::new(),
-            (gone, true) => format!("; {} being evicted", gone.join(", ")),
-            (gone, false) => format!("; {} evicted", gone.join(", ")),
-        }
+        evicted(&gone, partition.is_evicting()),
     )
+}
+
+/// Which regions a partition goes on without, in words.
+pub(super) fn evicted(gone: &[&str], is_under_way: bool) -> String {
+    match (gone, is_under_way) {
+        ([], _) => String::new(),
+        (gone, true) => format!("; {} being evicted", gone.join(", ")),
+        (gone, false) => format!("; {} evicted", gone.join(", ")),
+    }
 }

@@ -9,8 +9,17 @@ use std::collections::BTreeSet;
 use types::{Error, RegionSet};
 
 /// The options that commands know.
-const KNOWN: [&str; 8] =
-    ["PARTITIONS", "REPLICAS", "COPIES", "REGIONS", "PROTOCOL", "TRANSACTIONS", "CONFLICTS", "HANDLER"];
+const KNOWN: [&str; 9] = [
+    "PARTITIONS",
+    "REPLICAS",
+    "COPIES",
+    "REGIONS",
+    "PROTOCOL",
+    "TRANSACTIONS",
+    "CONFLICTS",
+    "HANDLER",
+    "DEPENDANTS",
+];
 
 /// Which protocol keeps a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +76,9 @@ pub struct Options {
     /// What they come to where they are read, a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<String>,
+    /// What depends on writes that were lost with a region stays; of a protocol in which anything may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_dependants: bool,
     /// The names of the regions that are gone for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<String>,
@@ -94,6 +106,7 @@ pub(super) fn refuse_changes(words: &OptionWords<'_>) -> Result<(), Error> {
         "TRANSACTIONS" => "TRANSACTIONS stays: what versions depend on is kept from the first write on",
         "HANDLER" => "HANDLER stays: regions would read by different ones while it goes round",
         "CONFLICTS" => "CONFLICTS stays: who lost to whom is not known of what was not recorded or kept",
+        "DEPENDANTS" => "DEPENDANTS stays: replicas that disagree about it would keep different writes",
         _ => return Err(words.options[0].unknown(NAME, &KNOWN)),
     };
     Err(Error::err(format!("{reason}; create another keyspace and copy")))
@@ -124,6 +137,7 @@ impl Options {
             ignore_conflicts: false,
             keep_conflicts: false,
             handler: None,
+            keeps_dependants: false,
             evicted: Vec::new(),
         };
         let (mut protocol, mut conflicts) = (None, None);
@@ -135,6 +149,7 @@ impl Options {
                 "TRANSACTIONS" => options.transactions = word.one_of(&["off", "on"])? == 1,
                 "CONFLICTS" => conflicts = Some(word.one_of(&["record", "ignore", "keep", "handler"])?),
                 "HANDLER" => options.handler = Some(handler(word, compile)?),
+                "DEPENDANTS" => options.keeps_dependants = word.one_of(&["discard", "keep"])? == 1,
                 "PROTOCOL" => {
                     let names = [Protocol::Wren, Protocol::Paris, Protocol::Pocc, Protocol::Cops];
                     protocol = Some(names[word.one_of(&names.map(Protocol::name))?]);
@@ -191,6 +206,19 @@ impl Options {
                  what that costs",
                 self.protocol.name()
             ));
+        }
+        if self.keeps_dependants && self.protocol != Protocol::Pocc {
+            return Err(format!(
+                "DEPENDANTS is of PROTOCOL pocc; with PROTOCOL {} nothing depends on a write that is lost with a region: leave it \
+                 out",
+                self.protocol.name()
+            ));
+        }
+        if self.keeps_dependants && self.is_copied() {
+            return Err(
+                "DEPENDANTS is about regions that are evicted, and from copies none can be yet: leave it out"
+                    .to_owned(),
+            );
         }
         self.check_regions(cluster)?;
         self.check_copies(cluster)
@@ -278,17 +306,12 @@ impl Options {
     }
 
     fn check_eviction(&self, region: &str, cluster: &ClusterShape) -> Result<(), String> {
-        if matches!(self.protocol, Protocol::Pocc | Protocol::Cops) {
+        if self.protocol != Protocol::Wren && self.is_copied() {
             return Err(format!(
-                "it is kept by PROTOCOL {}, from which a region cannot be evicted yet; restore the region's processes, or copy \
-                 the keys to another keyspace",
+                "it is kept by PROTOCOL {} with copies of its partitions: a region cannot be evicted from it yet; restore two of \
+                 three processes of each of its partitions, or copy the keys to another keyspace",
                 self.protocol.name()
             ));
-        }
-        if self.protocol == Protocol::Paris && self.is_copied() {
-            return Err("it has partitions in some regions only, and copies of them: a region cannot be evicted from it yet; \
-                        restore two of three processes of each of its partitions, or copy the keys to another keyspace"
-                .to_owned());
         }
         let known: Vec<&str> = cluster.region_names().collect();
         if !known.contains(&region) {
@@ -343,6 +366,10 @@ impl Options {
                 _ => "record",
             };
             properties.push(("conflicts", Property::from(conflicts)));
+        }
+        if self.protocol == Protocol::Pocc {
+            let dependants = if self.keeps_dependants { "keep" } else { "discard" };
+            properties.push(("dependants", Property::from(dependants)));
         }
         if self.is_copied() {
             properties.push(("copies", Property::Number(u64::from(self.copies))));

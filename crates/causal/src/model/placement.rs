@@ -64,6 +64,7 @@ pub fn set_up(options: &Options, place: &Place<'_>) -> stable::Options {
         spill_bytes: place.life.region_spill_bytes,
         scope,
         conflict_bytes: if options.ignore_conflicts { 0 } else { standard.conflict_bytes },
+        keeps_dependants: options.keeps_dependants,
         ..standard
     }
 }

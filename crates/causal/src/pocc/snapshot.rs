@@ -37,7 +37,7 @@ impl Times for Snapshot {
     const OPTIMISTIC: bool = true;
     const MERGES: bool = true;
     const OBSERVES: bool = true;
-    const EVICTS: bool = false;
+    const EVICTS: bool = true;
     const FOLLOWS: bool = true;
 
     /// The version vector of a partition.
@@ -107,6 +107,19 @@ impl Times for Snapshot {
         self.with(stamp.depends_on).reaching(stamp.region, stamp.at)
     }
 
+    /// Of a region that is gone for good, and whose end is settled, everything is here: `MAX`.
+    fn depended_on(depends_on: Entries, region: RegionId) -> Timestamp {
+        Some(depends_on.of(region)).filter(|at| *at < Timestamp::MAX).unwrap_or_default()
+    }
+
+    fn without_lost(self, region: RegionId, cut: Timestamp) -> Self {
+        let mut entries = self.0;
+        if Self::depended_on(entries, region) > cut {
+            entries.set(region, cut);
+        }
+        Snapshot(entries)
+    }
+
     fn reaching(self, region: RegionId, floor: Timestamp) -> Self {
         let mut entries = self.0;
         entries.set(region, floor.max(entries.of(region)));
@@ -124,7 +137,8 @@ impl Times for Snapshot {
     }
 
     fn reach(self) -> Timestamp {
-        self.0.greatest()
+        let named = self.0.named().iter().copied();
+        named.filter(|at| *at < Timestamp::MAX).max().unwrap_or_default()
     }
 
     fn depends_on(self, _: RegionId) -> Entries {

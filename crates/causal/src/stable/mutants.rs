@@ -56,6 +56,8 @@ pub enum Mutant {
     KeptAboveCut,
     /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
     KeptByFollowers,
+    /// Where a session may have seen what is given up, what depends on it is kept (Corrections 44).
+    DependantsKept,
     /// A survivor gives up what committed in an evicted region only, not the other parts of such a transaction.
     PartKept,
     /// What is undecided when a region is evicted is aborted, whatever other survivors hold of it.

@@ -72,9 +72,18 @@ impl Topology {
     }
 
     /// What clients of an evicted region are told.
-    pub(super) fn why_evicted(&self, region: RegionId) -> String {
+    pub(crate) fn why_evicted(&self, region: RegionId) -> String {
         format!(
             "region {} was evicted from the keyspace, for good; nothing was done; use a process of another region",
+            self.name(region)
+        )
+    }
+
+    /// What a session is told that depends on what was given up with an evicted region.
+    pub(super) fn why_bereft(&self, region: RegionId) -> String {
+        format!(
+            "region {} was evicted, and this session depends on writes that were lost with it; nothing was done now; the \
+             session begins anew: read what you rely on",
             self.name(region)
         )
     }
@@ -194,6 +203,8 @@ pub struct Options {
     pub transfer_patience: Duration,
     /// How much memory a partition's list of writes that were lost to concurrent ones may occupy, in bytes; 0 for no list.
     pub conflict_bytes: usize,
+    /// Where a session may have seen what is given up with an evicted region: true if what depends on it stays.
+    pub keeps_dependants: bool,
     /// True if every partition is a group of copies in its region (`replication::copies`): whoever is spoken to may have been
     /// deposed, and some follow.
     pub copied: bool,
@@ -234,6 +245,7 @@ impl Default for Options {
             piece_bytes: 64 << 10,
             transfer_patience: Duration::from_secs(10),
             conflict_bytes: 4 << 20,
+            keeps_dependants: false,
             copied: false,
             applied_reads: false,
             accept_loss: false,

@@ -118,6 +118,19 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         self
     }
 
+    /// Up to where who says this of itself depends on writes of a region that may be gone for good: only with
+    /// [`Times::OPTIMISTIC`]. Zero for who began when that had been settled, and depends on all that the region left.
+    fn depended_on(depends_on: Self::Depends, region: RegionId) -> Timestamp {
+        let _ = (depends_on, region);
+        Timestamp::ZERO
+    }
+
+    /// These, with at most `cut` of a region, unless that is settled: only with [`Times::OPTIMISTIC`].
+    fn without_lost(self, region: RegionId, cut: Timestamp) -> Self {
+        let _ = (region, cut);
+        self
+    }
+
     /// These, but reaching `floor` at least in this region.
     fn reaching(self, region: RegionId, floor: Timestamp) -> Self;
 

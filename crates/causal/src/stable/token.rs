@@ -37,6 +37,13 @@ impl Token {
         snapshot.reach() >= self.own && snapshot.whole() >= self.whole
     }
 
+    /// What it depends on of each region, where sessions know that.
+    pub(super) fn seen<S: Times>(&self) -> Option<S> {
+        let (first, others) = self.vector.split_first()?;
+        let others = (1u16..).map(RegionId).zip(others.iter().copied());
+        Some(S::of_partition(RegionId(0), *first, others))
+    }
+
     /// The token as a client gets it.
     pub(super) fn seal(&self, topology: &Topology) -> String {
         let mut told = vec![VERSION];

@@ -11,7 +11,11 @@ mod collection;
 mod conflicts;
 mod contexts;
 mod corrections;
+mod evict;
 mod handlers;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/interference.rs"]
+mod interference;
 mod mutants;
 #[allow(clippy::duplicate_mod, reason = "the same operations")]
 #[path = "../wren/operations.rs"]

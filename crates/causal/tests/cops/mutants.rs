@@ -3,6 +3,7 @@
 use super::conflicts::resolved;
 use super::contexts::token_elsewhere;
 use super::corrections::{clock_that_steps_back, concurrent_version, lost_answer, unknown_outcome};
+use super::evict::{album_without_photo, commented_photo};
 use super::replication::{comment_on_a_photo, photo_and_album};
 use super::transactions::{acl_and_album, collected_meanwhile, far_dependency};
 use super::values::list_in_order;
@@ -53,4 +54,10 @@ fn a_merge_without_what_it_merges_with_is_noticed() {
 fn corrections_50_a_write_that_replaces_one_version_only_is_noticed() {
     let (told, values) = resolved(Some(Mutant::OnePrevious));
     assert!(told.starts_with("-SIBLINGS") && values == 3, "{told}");
+}
+
+#[test]
+fn survivors_that_do_not_forward_or_keep_what_lacks_its_dependencies_are_noticed() {
+    assert_eq!(commented_photo(Some(Mutant::NobodyForwards)), ("nice".into(), "(nil)".into()));
+    assert_eq!(album_without_photo(Some(Mutant::OrphansKept)), ["with-photo-too", "(nil)"]);
 }

@@ -17,6 +17,7 @@ fn world(protocol: Protocol) -> World {
         ignore_conflicts: false,
         keep_conflicts: false,
         handler: None,
+        keeps_dependants: false,
         evicted: Vec::new(),
     };
     let mut world = World::new(|place| Causal::BARE.host(&store(&options), place).expect("it is hosted"));

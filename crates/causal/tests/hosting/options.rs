@@ -137,6 +137,21 @@ fn cops_is_created_without_what_it_does_not_have() {
     assert!(many.unwrap_err().contains("at most 8 regions"));
     let stored = store(&check(&[cops, on]).unwrap());
     assert_eq!(read::<Options>(&stored).unwrap(), check(&[cops, on]).unwrap());
-    let refused = Causal::BARE.note_eviction(&stored, "r1", "r0", &two).unwrap_err();
-    assert!(refused.contains("cannot be evicted yet"), "{refused}");
+    let evicted = Causal::BARE.note_eviction(&stored, "r1", "r0", &two).unwrap();
+    assert_eq!(read::<Options>(&evicted).unwrap().evicted, ["r1"]);
+}
+
+/// Copies of these protocols cannot do without a region yet.
+#[test]
+fn a_region_is_not_evicted_from_copies_of_pocc_and_cops() {
+    let cluster = cluster(&[3, 3]);
+    for protocol in [&b"pocc"[..], b"cops", b"paris"] {
+        let copied = store(&created(&[], &[(b"PROTOCOL", protocol), (b"COPIES", b"3")]).unwrap());
+        let refused = Causal::BARE.note_eviction(&copied, "r1", "r0", &cluster).unwrap_err();
+        assert!(refused.contains("cannot be evicted from it yet"), "{refused}");
+    }
+    let wren = store(&created(&[], &[(b"COPIES", b"3")]).unwrap());
+    assert!(Causal::BARE.note_eviction(&wren, "r1", "r0", &cluster).is_ok());
+    let keep = created(&[], &[(b"PROTOCOL", b"pocc"), (b"COPIES", b"3"), (b"DEPENDANTS", b"keep")]).unwrap();
+    assert!(keep.check(&cluster).unwrap_err().contains("leave it out"));
 }

@@ -37,6 +37,7 @@ fn options(replicas: Option<u16>, copies: u16) -> Options {
         ignore_conflicts: false,
         keep_conflicts: false,
         handler: None,
+        keeps_dependants: false,
         evicted: Vec::new(),
     }
 }

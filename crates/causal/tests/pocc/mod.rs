@@ -1,9 +1,13 @@
-//! POCC played in virtual time: scripts about regions that are cut off.
+//! POCC played in virtual time: scripts about regions that are cut off, or lost for good.
 
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/client.rs"]
 mod client;
 mod degraded;
+mod evict;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/interference.rs"]
+mod interference;
 mod random;
 mod sessions;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]

@@ -336,6 +336,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         S::EVICTS.then(|| Message::Evict { regions: vec![region] })
     }
 
+    fn gives_up_dependants(&self) -> bool {
+        S::OPTIMISTIC
+    }
+
     fn abandoned(&self, instance: &mut Node<S>) -> Vec<TransactionId> {
         instance.take_abandoned()
     }
@@ -381,13 +385,28 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
             Eviction,
             SharedThreads,
         ];
+        const OF_SESSIONS: &[Feature] = &[
+            ClockLeaps,
+            OneClockLeaps,
+            Expiry,
+            BlindExpiry,
+            LostDisks,
+            EverySecond,
+            Keyset,
+            Reconfiguration,
+            FadingRegions,
+            SharedThreads,
+        ];
         let offered = match (S::EVICTS, S::UNIVERSAL) {
-            _ if S::OPTIMISTIC => 0,
             (true, true) => 3,
             (true, false) => 2,
             _ => 1,
         };
-        &LACKS[usize::from(S::LEVEL != Level::Convergence)..LACKS.len() - offered]
+        let least = usize::from(S::LEVEL != Level::Convergence);
+        match S::OPTIMISTIC {
+            true => &OF_SESSIONS[least..],
+            false => &LACKS[least..LACKS.len() - offered],
+        }
     }
 }
 

@@ -206,7 +206,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
                 partition.undecided() + partition.unreceived() + usize::from(leads && partition.is_evicting())
             }
             // A coordinator of an evicted region asks for ever.
-            stable::Node::Coordinator(_) if S::OBSERVES && S::EVICTS => 0,
+            stable::Node::Coordinator(_) if S::OBSERVES && !S::OPTIMISTIC => 0,
             stable::Node::Coordinator(coordinator) => coordinator.unsettled(),
         }
     }

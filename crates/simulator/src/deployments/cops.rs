@@ -5,13 +5,13 @@ use super::causal::{PoccDeployment, WrenDeployment, told};
 use super::copies::{WrenCopiesDeployment, region_of};
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
-use causal::cops::{Node, Options};
+use causal::cops::{Message, Node, Options};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, Durability};
 use replication::Window;
 use replication::copies;
 use std::time::Duration;
-use types::{NodeId, RegionId, Rng};
+use types::{NodeId, RegionId, Rng, Timestamp};
 
 /// Short, so that versions are collected within a run, and transactions begin again.
 const LEASE: Duration = Duration::from_millis(500);
@@ -108,6 +108,18 @@ impl Deployment for CopsDeployment {
         undecided(instance)
     }
 
+    fn evict(&self, region: RegionId, _: &Node) -> Option<Message> {
+        Some(Message::Evict { regions: vec![region] })
+    }
+
+    fn cut_of(&self, instance: &Node, region: RegionId) -> Option<Timestamp> {
+        instance.as_partition()?.end_of(region)
+    }
+
+    fn cuts_apart(&self) -> bool {
+        true
+    }
+
     fn level(&self) -> Level {
         Level::TransactionalCausal
     }
@@ -116,9 +128,9 @@ impl Deployment for CopsDeployment {
         true
     }
 
-    /// A lost suffix or disk is not survived yet.
+    /// A lost suffix or disk is not survived yet. The baseline's regions are never evicted.
     fn lacks(&self) -> &[Feature] {
-        LACKS
+        &LACKS[..LACKS.len() - usize::from(!self.options.serialized)]
     }
 }
 
@@ -136,13 +148,15 @@ fn written(instance: &mut Node) -> Vec<Claim> {
 
 fn undecided(instance: &Node) -> usize {
     match instance {
-        Node::Partition(partition) => partition.waiting() + partition.unreceived(),
+        Node::Partition(partition) => {
+            partition.waiting() + partition.unreceived() + usize::from(partition.is_evicting())
+        }
         Node::Coordinator(coordinator) => coordinator.unsettled(),
     }
 }
 
 /// Sessions share nothing, watches and interactive transactions are refused. Deadlines compare with clocks that the checker does
-/// not know. What copies survive comes first.
+/// not know. What copies survive comes first, what only they lack last.
 const LACKS: &[Feature] = &[
     Feature::LostDisks,
     Feature::EverySecond,

@@ -11,7 +11,7 @@ use crate::stable::token;
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Address, Error, RequestId, SessionId};
+use types::{Address, Error, ErrorCode, RegionId, RequestId, SessionId, Timestamp};
 
 /// How many contexts a session has at most.
 const MOST: usize = 1000;
@@ -115,17 +115,37 @@ impl Coordinator {
         now: Now,
         from: Address,
         written: &Entries,
+        ends: &[(RegionId, Timestamp)],
         out: &mut Outputs<'_, Node>,
     ) {
         let Some((_, partition)) = self.topology.locate(from) else { return };
-        let mut over = Vec::new();
+        let (mut over, mut lost) = (Vec::new(), Vec::new());
         for (number, running) in &mut self.running {
             let Phase::Restoring { context, awaited } = &mut running.phase else { continue };
-            if covers(written, context.nearest().of(partition)) && awaited.remove(&partition).is_some() {
+            let is_lost = |region, at| ends.iter().any(|(of, end)| *of == region && at > *end);
+            let mut versions = context.nearest().of(partition);
+            if let Some((region, _)) = versions.find(|(region, at)| is_lost(*region, *at)) {
+                lost.push((*number, region));
+            } else if covers(written, context.nearest().of(partition)) && awaited.remove(&partition).is_some()
+            {
                 over.extend(awaited.is_empty().then_some(*number));
             }
         }
         over.into_iter().for_each(|number| self.restored(now, number, out));
+        for (number, region) in lost {
+            let error = self.lost_with(region);
+            self.fail(now, number, &error, out);
+        }
+    }
+
+    /// A context names a write of a lost region that nobody has who is left.
+    fn lost_with(&self, region: RegionId) -> Error {
+        let text = format!(
+            "the context depends on writes that were lost when region {} was evicted; nothing was done; go on without \
+             this context, and read before you write what it knew",
+            self.topology.name(region)
+        );
+        Error::new(ErrorCode::Unavailable, text)
     }
 
     fn restored(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {

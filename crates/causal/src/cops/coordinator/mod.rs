@@ -196,7 +196,7 @@ impl Coordinator {
         match message {
             Message::GetResp { id, round, outcome } => self.on_get_resp(now, from, id, round, outcome, out),
             Message::PutResp { id, outcome } => self.on_put_resp(now, id, outcome, out),
-            Message::DepChecked { written } => self.on_dep_checked(now, from, &written, out),
+            Message::DepChecked { written, ends } => self.on_dep_checked(now, from, &written, &ends, out),
             _ => {}
         }
     }

@@ -38,7 +38,7 @@ impl Partition {
     pub(super) fn is_due(&self, written: &Written) -> bool {
         let is_written = match self.options.serialized {
             true => self.has_observed(&written.stamp),
-            false => self.lacking(&written.nearest).is_empty(),
+            false => self.lacking(&written.nearest).is_empty() && !self.lacks_for_good(written),
         };
         is_written || self.has(Mutant::ChecksSkipped)
     }
@@ -49,10 +49,24 @@ impl Partition {
         third.all(|region| self.written.of(*region) >= stamp.depends_on.of(*region))
     }
 
+    fn dep_checked(&self) -> Message {
+        Message::DepChecked { written: self.settled(), ends: self.evictions.ends() }
+    }
+
+    /// What is written here, or never will be: a stream that has ended lacks nothing, whatever its region's clock showed.
+    fn settled(&self) -> Entries {
+        let ends = self.evictions.ends().into_iter();
+        ends.fold(self.written, |mut settled, (region, _)| {
+            settled.set(region, Timestamp::MAX);
+            settled
+        })
+    }
+
     /// The partitions of which something of this is not known to be written.
     fn lacking(&self, nearest: &Dependencies) -> BTreeSet<u16> {
+        let settled = self.settled();
         let is_written = |partition: u16, region: RegionId, at: Timestamp| match partition == self.index {
-            true => self.covers(&self.written, &[(region, at)]),
+            true => self.covers(&settled, &[(region, at)]),
             false => self.checks.told.get(&partition).is_some_and(|told| self.covers(told, &[(region, at)])),
         };
         let lacking = nearest.iter().filter(|(partition, region, at)| !is_written(*partition, *region, *at));
@@ -96,8 +110,8 @@ impl Partition {
         versions: Versions,
         out: &mut Outputs<'_, Node>,
     ) {
-        if self.covers(&self.written, &versions) {
-            return out.send(from, Message::DepChecked { written: self.written });
+        if self.covers(&self.settled(), &versions) {
+            return out.send(from, self.dep_checked());
         }
         self.checks.waiting.retain(|(asker, asked, _)| *asker != from || *asked != versions);
         self.checks.waiting.push((from, versions, now.instant));
@@ -105,10 +119,10 @@ impl Partition {
 
     /// Answers those who wait for what is written now. Who asks no more is forgotten.
     pub(super) fn answer_checks(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        let patience = 3 * self.options.retry_after;
+        let (patience, settled) = (3 * self.options.retry_after, self.settled());
         for (from, versions, since) in std::mem::take(&mut self.checks.waiting) {
-            if self.covers(&self.written, &versions) {
-                out.send(from, Message::DepChecked { written: self.written });
+            if self.covers(&settled, &versions) {
+                out.send(from, self.dep_checked());
             } else if now.instant - since < patience {
                 self.checks.waiting.push((from, versions, since));
             }
@@ -120,6 +134,7 @@ impl Partition {
         now: Now,
         from: Address,
         written: Entries,
+        ends: &[(RegionId, Timestamp)],
         out: &mut Outputs<'_, Node>,
     ) {
         let Some((region, partition)) = self.topology.locate(from) else { return };
@@ -128,6 +143,7 @@ impl Partition {
         }
         let told = self.checks.told.entry(partition).or_default();
         *told = told.combine(&written, Timestamp::max);
+        self.evictions.note_ends(partition, ends);
         for equivalent in self.equivalents.values_mut() {
             equivalent.checked = None;
         }

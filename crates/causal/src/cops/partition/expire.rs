@@ -6,7 +6,7 @@ use crate::cops::Put;
 use crate::cops::record::Written;
 use crate::stable::{KeyEffects, NOBODY, Round, encoded};
 use protocol::{Now, Outputs};
-use types::{Incarnation, TransactionId};
+use types::{Incarnation, RegionId, TransactionId};
 
 /// How far behind a key's deadline that must be, in milliseconds: clocks differ.
 const PATIENCE_MS: u64 = 1_000;
@@ -21,12 +21,14 @@ impl Partition {
     /// Deletes some keys that are overdue, of the share that its region looks after.
     pub(super) fn expire_some(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
         let until_ms = self.horizon.wall().as_millis().saturating_sub(PATIENCE_MS);
+        let regions = (0..self.topology.regions.len() as u16).map(RegionId);
+        let left: Vec<RegionId> = regions.filter(|region| !self.evictions.has(*region)).collect();
         for key in self.expiry.round.next::<Cut>(now.instant, &self.store, until_ms) {
             let hash = self.store.hash(&key);
-            let share = (hash.0 % self.topology.regions.len() as u64) as u16;
+            let share = left[(hash.0 % left.len() as u64) as usize];
             let is_settled =
                 !self.store.waits(hash, &key) && self.store.stamps_beyond(hash, &key, None).next().is_none();
-            if share == self.region.0 && is_settled && self.outbox.bytes() <= self.options.queue_bytes {
+            if share == self.region && is_settled && self.outbox.bytes() <= self.options.queue_bytes {
                 self.expire(now, until_ms, &key, out);
             }
         }

@@ -3,12 +3,13 @@
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
 //! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
 //! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others,
-//! `copies` is what a partition does that is kept by several processes of its region.
+//! `copies` is what a partition does that is kept by several processes of its region, `evict` goes on without lost regions.
 
 mod check;
 mod collect;
 mod conflicts;
 mod copies;
+mod evict;
 mod expire;
 mod read;
 mod recover;
@@ -24,6 +25,7 @@ use crate::stable::stamp::sight;
 use crate::stable::{Decisions, KeyEffects, Topology, effect};
 use check::Checks;
 use collect::Lag;
+use evict::Evictions;
 use expire::Expiry;
 use mvcc::{LossOptions, Remains, Store};
 use protocol::hosted::Holdings;
@@ -101,6 +103,7 @@ pub struct Partition {
     versions: Vec<(Stamp, Vec<KeyEffects>)>,
     /// What concurrent values of a key come to; without, they are told.
     pub(super) handler: Option<Arc<dyn Handler>>,
+    evictions: Evictions,
 }
 
 impl std::fmt::Debug for Partition {
@@ -155,6 +158,7 @@ impl Partition {
             expiry: Expiry::default(),
             versions: Vec::new(),
             handler: None,
+            evictions: Evictions::default(),
             topology,
         }
     }
@@ -239,6 +243,7 @@ impl Partition {
             Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
             _ if self.life == Life::Recovering => {}
+            Input::Timer(_) if self.is_evicted() => {}
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
             Input::Timer(Timer::Tick) => self.on_tick(now, random, out),
@@ -255,13 +260,22 @@ impl Partition {
         out: &mut Outputs<'_, Node>,
     ) {
         let (node, from) = (from, from.address());
+        let is_request = matches!(message, Message::Get { .. } | Message::PutAfter { .. });
+        if self.is_evicted() && !is_request {
+            return;
+        }
+        if self.is_of_lost(from) {
+            return self.tell_of_lost(from, out);
+        }
         match message {
             Message::Recalled { written, horizon, highest, shown } => {
                 self.on_recalled(now, from, &Told { written, horizon, highest, shown }, random, out);
             }
             Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
             Message::Received { up_to } => self.on_received(from, up_to, out),
-            Message::Get { id, round, .. } if self.life != Life::Serving => {
+            Message::Evict { regions } => self.on_evict(now, regions.into_iter(), random, out),
+            Message::Held { lost, asks } => self.on_held(now, node, (lost, asks), random, out),
+            Message::Get { id, round, .. } if !self.serves() => {
                 let error = self.not_serving();
                 out.send(from, Message::GetResp { id, round, outcome: GetOutcome::Refused { error } });
             }
@@ -279,7 +293,11 @@ impl Partition {
             Message::Behind { up_to } => self.on_behind(now, from, up_to, random, out),
             Message::Get { .. } => self.on_get(from, message, random, out),
             Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
-            Message::DepChecked { written } => self.on_dep_checked(now, from, written, out),
+            Message::DepChecked { written, ends } => self.on_dep_checked(now, from, written, &ends, out),
+            Message::Forward { region, above } => self.on_forward(from, region, above, out),
+            Message::Forwarded { region, above, writes, up_to } => {
+                self.on_forwarded(now, from, (region, above, up_to), writes, out);
+            }
             Message::GetResp { .. } | Message::PutResp { .. } => {}
         }
     }
@@ -325,6 +343,11 @@ impl Partition {
         resumed.map(|(region, _)| *region).collect()
     }
 
+    /// True if clients are answered.
+    fn serves(&self) -> bool {
+        self.life == Life::Serving && !self.is_evicted()
+    }
+
     /// What to say instead of serving.
     fn not_serving(&self) -> Error {
         Error::new(ErrorCode::Unavailable, self.why_not())
@@ -332,6 +355,9 @@ impl Partition {
 
     /// Why it does not serve, and what can be done about it.
     pub fn why_not(&self) -> String {
+        if self.is_evicted() {
+            return self.topology.why_evicted(self.region);
+        }
         let what = format!(
             "partition {} of region {} lost records that others rely on (unclean stop without a synced log, or a lost data directory)",
             self.index,

@@ -74,6 +74,7 @@ impl Partition {
                 self.causes.entry(region).or_default().learn(at, &causes);
             }
             Record::Fence(fence) => self.fence = fence,
+            Record::Waited(written) => self.recover_waited(written.into_owned()),
             Record::Common(record) => self.recover_common(record)?,
         }
         Ok(())
@@ -107,6 +108,7 @@ impl Partition {
             stable::Record::Received { origin, up_to, .. } => self.recover_received(origin, up_to),
             stable::Record::Progress(progress) => self.follow_progress(&progress),
             stable::Record::Dropped { until } => self.outbox.drop_through(until),
+            stable::Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
             stable::Record::State { key, cell } => {
                 self.store.restore(&key, Stamp::last_at(self.horizon), stable::record::cell(&cell)?);
             }
@@ -129,6 +131,7 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
+        self.restart_evictions();
         if !complete || self.gaps {
             return self.begin_refill(now, random, out);
         }
@@ -177,6 +180,7 @@ impl Partition {
             let above = Cow::Borrowed(&[][..]);
             record::put(chunk, &common(stable::Record::Received { origin, up_to, above }));
         }
+        self.checkpoint_evictions(chunk);
         if self.gaps {
             let filled = self.life == Life::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));

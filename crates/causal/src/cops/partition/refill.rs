@@ -105,6 +105,7 @@ impl Partition {
     /// has, when it has heard from its region.
     pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node>) {
         let Some((region, index)) = self.topology.locate(from.address()) else { return };
+        self.tell_of_lost(from.address(), out);
         if index == self.index && region != self.region {
             if self.refill.as_ref().is_some_and(|refill| self.awaits_region(refill)) {
                 return;
@@ -153,7 +154,8 @@ impl Partition {
 impl Partition {
     /// The log lacks records: asks everybody who may have heard of what they said.
     pub(super) fn begin_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
-        let equivalents = self.equivalents.keys().map(|region| self.topology.address(*region, self.index));
+        self.forget_waited();
+        let equivalents = self.survivors().map(|region| self.topology.address(region, self.index));
         let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
         let all = equivalents.chain(mates.map(|(_, address)| address)).collect();
         self.refill_from(all, now, random, out);

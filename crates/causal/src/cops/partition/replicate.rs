@@ -43,10 +43,19 @@ pub(super) enum Arrived {
     Time(Timestamp, Option<Entries>),
 }
 
+impl Arrived {
+    pub(super) fn write(&self) -> Option<&Written> {
+        match self {
+            Arrived::Write(written) => Some(written),
+            Arrived::Time(..) => None,
+        }
+    }
+}
+
 impl Equivalent {
     /// How many writes wait.
     pub(super) fn waiting(&self) -> usize {
-        self.arrived.iter().filter(|arrived| matches!(arrived, Arrived::Write(_))).count()
+        self.arrived.iter().filter_map(Arrived::write).count()
     }
 
     /// Everything up to here is written or waits.
@@ -71,6 +80,7 @@ impl Partition {
             self.tell_time(peer, sent, out);
         }
         self.write_arrived(now, out);
+        self.tend_evictions(now, out);
         self.expire_some(now, out);
         self.collect(now);
     }
@@ -207,7 +217,7 @@ impl Partition {
 
     /// Says to every equivalent what is written, so that it goes on from there.
     pub(super) fn greet_all(&mut self, out: &mut Outputs<'_, Node>) {
-        self.equivalents.keys().for_each(|peer| self.greet(*peer, out));
+        self.survivors().for_each(|peer| self.greet(peer, out));
     }
 
     fn greet(&self, peer: RegionId, out: &mut Outputs<'_, Node>) {
@@ -218,7 +228,7 @@ impl Partition {
     /// The stream to and from a peer's new life starts with nothing in it.
     pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node>) {
         let Some((region, index)) = self.topology.locate(peer.address()) else { return };
-        if index != self.index || region == self.region {
+        if index != self.index || region == self.region || self.evictions.has(region) {
             return;
         }
         let equivalent = equivalent_of(self, region);

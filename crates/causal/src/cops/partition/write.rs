@@ -120,7 +120,7 @@ impl Partition {
     /// # Errors
     /// It does not serve, or so much waits for other regions that no more is kept for them.
     fn admit_write(&self) -> Result<(), Error> {
-        if self.life != Life::Serving {
+        if !self.serves() {
             return Err(self.not_serving());
         }
         if self.outbox.bytes() <= self.options.queue_bytes {

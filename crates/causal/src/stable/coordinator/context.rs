@@ -6,7 +6,7 @@ use super::ask::Ask;
 use crate::stable::token::Token;
 use crate::stable::{Mutant, Mutants, Node, Scope, Times};
 use protocol::Outputs;
-use types::{Error, RegionId, RequestId, SessionId};
+use types::{Error, ErrorCode, RegionId, RequestId, SessionId};
 
 impl<S: Times> Coordinator<S> {
     /// Everything that the session has seen and written, for another session.
@@ -35,6 +35,8 @@ impl<S: Times> Coordinator<S> {
             out.reply(id).error(&Error::err(text));
         } else if self.is_open(session) {
             out.reply(id).error(&open_transaction());
+        } else if let Some(region) = token.as_ref().and_then(|token| self.bereft_token(token)) {
+            out.reply(id).error(&Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region)));
         } else {
             token.into_iter().for_each(|token| self.depend_on(session, &token));
             out.reply(id).simple("OK");
@@ -43,14 +45,17 @@ impl<S: Times> Coordinator<S> {
 
     /// Where sessions know what they depend on, a token says it, and what is read waits for it.
     fn depend_on(&mut self, session: SessionId, token: &Token) {
-        let Some((first, others)) = token.vector.split_first() else { return };
-        if self.options.mutants.has(Mutant::ContextIgnored) {
+        let Some(seen) = token.seen::<S>().filter(|_| !self.options.mutants.has(Mutant::ContextIgnored))
+        else {
             return;
-        }
-        let others = (1u16..).map(RegionId).zip(others.iter().copied());
-        let seen = S::of_partition(RegionId(0), *first, others);
+        };
         self.track(session, seen);
         self.promote(session);
+    }
+
+    /// The lost region of which something was given up that the token depends on.
+    fn bereft_token(&self, token: &Token) -> Option<RegionId> {
+        self.bereaves(token.seen::<S>()?.depends_on(self.region))
     }
 
     /// Gives the session a causal thread of its own, which knows what the process's knows so far, or lets the process's

@@ -96,14 +96,90 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn given_up(&self, stamp: &Stamp<S::Depends>) -> Option<Error> {
         let parts = S::parts(stamp.depends_on, self.region);
         let above = |cut: &Option<Timestamp>| cut.is_some_and(|cut| stamp.at > cut);
+        let bereft = self.bereaves(stamp.depends_on);
         let mut lost = self.losses.regions.iter().filter(|(_, cut)| S::UNIVERSAL && above(cut));
-        let (region, _) = lost.find(|(region, _)| parts.contains(**region))?;
+        let lost = lost.find(|(region, _)| parts.contains(**region)).map(|(region, _)| region);
+        if let Some(region) = bereft {
+            let text = format!(
+                "the transaction depended on writes of region {}, which was evicted, and was given up with them: it has no \
+                 effect; read before you repeat it",
+                self.topology.name(region)
+            );
+            return Some(Error::new(ErrorCode::UnknownOutcome, text));
+        }
+        let region = lost?;
         let text = format!(
             "the transaction took effect in part in region {}, which was evicted, and was given up as a whole: it has no \
              effect; read before you repeat it",
             self.topology.name(*region)
         );
         Some(Error::new(ErrorCode::UnknownOutcome, text))
+    }
+
+    /// The lost region of which something was given up that whoever says this of itself depends on.
+    pub(super) fn bereaves(&self, depends_on: S::Depends) -> Option<RegionId> {
+        let is_above =
+            |region, cut: Option<Timestamp>| cut.is_some_and(|cut| S::depended_on(depends_on, region) > cut);
+        let mut lost = self.losses.regions.iter().filter(|_| !self.options.keeps_dependants);
+        lost.find(|(region, cut)| is_above(**region, **cut)).map(|(region, _)| *region)
+    }
+
+    /// What a partition has received, without what was given up: it may have said so before it was.
+    pub(super) fn without_lost(&self, received: S) -> S {
+        let lost = self.losses.regions.iter().filter_map(|(region, cut)| Some((*region, (*cut)?)));
+        lost.fold(received, |received, (region, cut)| received.without_lost(region, cut))
+    }
+
+    /// A session has seen what was given up, whose partition said so before it was.
+    pub(super) fn bereave(&mut self, session: SessionId, region: RegionId) {
+        let error = Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region));
+        self.losses.bereaved.insert(session, error);
+    }
+
+    /// Sessions that depend on what was given up begin anew, and are told.
+    fn end_dependants(
+        &mut self,
+        now: Now,
+        region: RegionId,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        let received = std::mem::take(&mut self.received);
+        let left =
+            received.into_iter().map(|(of, (received, told))| (of, (self.without_lost(received), told)));
+        self.received = left.collect();
+        let here = self.region;
+        let is_bereft = |seen: S| self.bereaves(seen.depends_on(here)).is_some();
+        let threads = self.threads.iter();
+        let bereft = threads.filter(|(_, of)| is_bereft(of.seen) || of.abandoned.is_some_and(is_bereft));
+        let touched: BTreeSet<Option<SessionId>> = bereft.map(|(key, _)| *key).collect();
+        let running = self.running.iter();
+        let reads = running.filter(|(_, running)| is_bereft(running.snapshot.newest(running.seen)));
+        let reads: Vec<(u64, SessionId)> =
+            reads.map(|(number, running)| (*number, running.session)).collect();
+        // Each has a thread of its own.
+        let mut bereaved: BTreeSet<SessionId> = touched.iter().copied().flatten().collect();
+        for key in &touched {
+            let thread = self.threads.entry(*key).or_default();
+            (thread.seen, thread.abandoned) = (S::default(), None);
+        }
+        let error = Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region));
+        for (number, session) in reads {
+            let Some(running) = self.running.get_mut(&number) else { continue };
+            let (waits, reads) = (
+                matches!(running.phase, Phase::Backoff { .. }),
+                matches!(running.phase, Phase::Slices { .. }),
+            );
+            if waits && bereaved.remove(&session) {
+                self.fail(now, number, Reason::Refused, error.clone(), out);
+            } else if !bereaved.contains(&session) {
+                running.seen = S::default();
+                if reads {
+                    self.begin_again(now, number, Box::default(), random, out);
+                }
+            }
+        }
+        self.tell_bereaved(now, error, &touched, bereaved, random, out);
     }
 
     /// It had committed, and was given up before the client was told.
@@ -148,6 +224,9 @@ impl<S: Times> Coordinator<S> {
                 self.unsettled.remove(&number);
             }
         }
+        if S::OPTIMISTIC {
+            return self.end_dependants(now, region, random, out);
+        }
         if self.options.mutants.has(Mutant::GivenUpCached) {
             return;
         }
@@ -190,7 +269,13 @@ impl<S: Times> Coordinator<S> {
             }
         }
         if !touched.is_empty() {
-            self.tell_bereaved(now, region, &touched, bereaved, random, out);
+            let text = format!(
+                "region {} was evicted, and what this session had written there, or together with there, is given up: it \
+                 has no effect any more; nothing was done now; read what you rely on",
+                self.topology.name(region)
+            );
+            let error = Error::new(ErrorCode::Unavailable, text);
+            self.tell_bereaved(now, error, &touched, bereaved, random, out);
         }
     }
 
@@ -198,18 +283,12 @@ impl<S: Times> Coordinator<S> {
     fn tell_bereaved(
         &mut self,
         now: Now,
-        region: RegionId,
+        error: Error,
         touched: &BTreeSet<Option<SessionId>>,
         mut bereaved: BTreeSet<SessionId>,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let text = format!(
-            "region {} was evicted, and what this session had written there, or together with there, is given up: it has no \
-             effect any more; nothing was done now; read what you rely on",
-            self.topology.name(region)
-        );
-        let error = Error::new(ErrorCode::Unavailable, text);
         let reads: BTreeSet<SessionId> = self
             .sessions
             .keys()

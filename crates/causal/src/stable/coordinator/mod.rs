@@ -377,7 +377,8 @@ impl<S: Times> Coordinator<S> {
     fn note_received(&mut self, now: Now, from: Address, received: Option<S>) {
         if let Some((partition, received)) = self.partition_at(from).zip(received) {
             let known = self.received.get(&partition).map_or(S::default(), |(known, _)| *known);
-            self.received.insert(partition, (known.newest(received), now.instant));
+            let received = known.newest(self.without_lost(received));
+            self.received.insert(partition, (received, now.instant));
         }
     }
 

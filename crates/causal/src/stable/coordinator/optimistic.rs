@@ -131,6 +131,9 @@ impl<S: Times> Coordinator<S> {
     /// The session has read or written something.
     pub(super) fn track(&mut self, session: SessionId, seen: S) {
         if S::OPTIMISTIC && !self.options.mutants.has(Mutant::ReadsNotTracked) {
+            if let Some(region) = self.bereaves(seen.depends_on(self.region)) {
+                return self.bereave(session, region);
+            }
             let thread = self.thread(session);
             thread.seen = thread.seen.newest(seen);
         }

@@ -485,7 +485,7 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) -> bool {
         let unknown = || self.evictions.lost.iter().filter(|(region, _)| !gone.contains(**region));
-        if !S::UNIVERSAL || unknown().next().is_none() {
+        if !(S::UNIVERSAL || S::OPTIMISTIC) || unknown().next().is_none() {
             return true;
         }
         let settled = self.evictions.lost.iter().map(|(region, lost)| (*region, lost.settled));

@@ -20,7 +20,7 @@ use super::{Life, Outgoing, Partition};
 use crate::stable::message::Message;
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
-use crate::stable::{Mutant, Mutants, Node, Times};
+use crate::stable::{Mutant, Mutants, Node, Options, Times};
 use mvcc::CompactKey;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -29,6 +29,9 @@ use types::{Address, RegionId, RegionSet, Rng, Timestamp};
 
 /// How many places of the index are visited in a step at most.
 const VISITS: usize = 1000;
+/// How many writes that depend on given-up ones are counted, and how many of their keys are named.
+const REPORTED: usize = 1000;
+const NAMED: usize = 3;
 
 /// For each lost region a time; the set of its keys is the eviction that they belong to.
 pub(super) type Held = Vec<(RegionId, Timestamp)>;
@@ -58,6 +61,10 @@ pub(super) struct Evictions {
     pub(super) is_over: bool,
     /// This region itself was evicted.
     pub(super) of_own: bool,
+    /// What healthy regions wrote stays, whatever it depends on.
+    keeps_dependants: bool,
+    /// Such writes, as far as they were met here, by place and key: they were given up, or are kept without what they depend on.
+    dependants: BTreeSet<(Timestamp, CompactKey)>,
     mutants: Mutants,
     /// How far the survivors agree.
     pub(super) accord: Accord,
@@ -72,8 +79,9 @@ impl Lost {
 
 impl Evictions {
     /// None.
-    pub(super) fn new(mutants: Mutants) -> Self {
-        Evictions { mutants, ..Evictions::default() }
+    pub(super) fn new(options: &Options) -> Self {
+        let (mutants, keeps_dependants) = (options.mutants, options.keeps_dependants);
+        Evictions { mutants, keeps_dependants, ..Evictions::default() }
     }
 
     pub(super) fn set(&self) -> impl Iterator<Item = RegionId> {
@@ -95,10 +103,37 @@ impl Evictions {
         self.lost.values().any(|lost| lost.cut.is_some_and(|cut| lost.held < cut))
     }
 
-    /// What of a region counts as received, while its eviction is under way.
-    pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
+    /// What of a region counts as received, while its eviction is under way; and where snapshots show what was received, for
+    /// ever: everything that it left.
+    pub(super) fn received<S: Times>(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
         let is_over = self.is_over;
-        self.lost.iter().filter(move |_| !is_over).map(|(region, lost)| (*region, lost.kept()))
+        let received = move |lost: &Lost| if is_over { Timestamp::MAX } else { lost.kept() };
+        let lost = self.lost.iter().filter(move |_| S::OPTIMISTIC || !is_over);
+        lost.map(move |(region, lost)| (*region, received(lost)))
+    }
+
+    /// The lost region of which something is given up that whoever says this of itself depends on, and goes with it
+    /// (Corrections 44).
+    pub(super) fn bereaves<S: Times>(&self, depends_on: S::Depends) -> Option<RegionId> {
+        let keeps = !S::OPTIMISTIC || self.keeps_dependants || self.mutants.has(Mutant::DependantsKept);
+        let mut lost = self.lost.iter().filter(|_| !keeps);
+        let is_above =
+            |region, cut: Option<Timestamp>| cut.is_some_and(|cut| S::depended_on(depends_on, region) > cut);
+        lost.find(|(region, lost)| is_above(**region, lost.cut.or(lost.last))).map(|(region, _)| *region)
+    }
+
+    /// True for a write that stays although it depends on what was given up.
+    fn is_flagged<S: Times>(&self, stamp: &Stamp<S::Depends>) -> bool {
+        let is_above = |region, cut| S::depended_on(stamp.depends_on, region) > cut;
+        let mut lost = self.lost.iter().filter(|_| S::OPTIMISTIC && self.keeps_dependants);
+        lost.any(|(region, lost)| lost.cut.is_some_and(|cut| is_above(*region, cut)))
+    }
+
+    /// A write of a healthy region depends on what is given up.
+    pub(super) fn note_dependant(&mut self, at: Timestamp, key: &[u8]) {
+        if self.dependants.len() < REPORTED {
+            self.dependants.insert((at, CompactKey::new(key)));
+        }
     }
 
     /// True if nothing that comes from this region counts any more.
@@ -130,12 +165,13 @@ impl Evictions {
 
     /// True if a lost region took part in it and it is placed above the cut.
     pub(super) fn gives_up<S: Times>(&self, stamp: &Stamp<S::Depends>) -> bool {
-        self.is_above::<S>(stamp, |lost| lost.cut)
+        self.is_above::<S>(stamp, |lost| lost.cut) || self.bereaves::<S>(stamp.depends_on).is_some()
     }
 
     /// The same of what was given up before another loss began all again.
     pub(super) fn gave_up<S: Times>(&self, stamp: &Stamp<S::Depends>) -> bool {
         self.is_above::<S>(stamp, |lost| lost.cut.or(lost.last))
+            || self.bereaves::<S>(stamp.depends_on).is_some()
     }
 
     fn is_above<S: Times>(
@@ -359,6 +395,11 @@ impl<S: Times> Partition<S> {
                 let (above, below): (Vec<_>, Vec<_>) =
                     effects.into_iter().partition(|stamp| self.evictions.gives_up::<S>(stamp));
                 below.iter().for_each(|stamp| self.find(stamp));
+                let kept = below.iter().filter(|stamp| self.evictions.is_flagged::<S>(stamp));
+                let given_up =
+                    above.iter().filter(|stamp| S::OPTIMISTIC && !self.evictions.has(stamp.region));
+                let noted: Vec<Timestamp> = kept.chain(given_up).map(|stamp| stamp.at).collect();
+                noted.into_iter().for_each(|at| self.evictions.note_dependant(at, key));
                 for stamp in above.into_iter().filter(|_| !self.options.mutants.has(Mutant::KeptAboveCut)) {
                     self.store.retract(hash, key, stamp);
                 }
@@ -407,6 +448,18 @@ impl<S: Times> Partition<S> {
     /// The cut of a region that is gone for good, once it is known.
     pub fn cut_of(&self, region: RegionId) -> Option<Timestamp> {
         self.evictions.lost.get(&region)?.cut
+    }
+
+    /// The writes of healthy regions that depend on what was given up, as far as they were met here since it started, in words.
+    pub fn dependants(&self) -> Option<String> {
+        let dependants = &self.evictions.dependants;
+        let keys: Vec<_> =
+            dependants.iter().take(NAMED).map(|(_, key)| String::from_utf8_lossy(key)).collect();
+        let more = if dependants.len() > NAMED { ", ..." } else { "" };
+        let what = if self.options.keeps_dependants { "kept" } else { "given up" };
+        let count = dependants.len();
+        let text = format!("{count} writes {what} that depended on lost ones ({}{more})", keys.join(", "));
+        (count > 0).then_some(text)
     }
 
     /// True while the region has not gone on without all lost ones.

@@ -263,7 +263,7 @@ impl<S: Times> Partition<S> {
             forgetful: false,
             fence: Timestamp::ZERO,
             inquiries: BTreeMap::new(),
-            evictions: Evictions::new(options.mutants),
+            evictions: Evictions::new(&options),
             expiry: Expiry::default(),
             decided: Vec::new(),
             abandoned: Vec::new(),
@@ -516,6 +516,10 @@ impl<S: Times> Partition<S> {
     /// Commits a transaction of this region that is in no queue: makes its effects known and queues it for the other
     /// regions.
     fn commit_effects(&mut self, stamp: Stamp<S::Depends>, effects: Vec<KeyEffects>) {
+        if S::OPTIMISTIC && self.evictions.gives_up::<S>(&stamp) {
+            effects.iter().for_each(|of_key| self.evictions.note_dependant(stamp.at, &of_key.key));
+            return;
+        }
         self.store_effects(stamp, &effects);
         if self.options.claims && !effects.is_empty() {
             self.decided.push((stamp, effects.clone()));

@@ -10,7 +10,7 @@ impl<S: Times> Partition<S> {
     /// The paper's version vector, whose own entry is `own`.
     pub(super) fn version_vector(&self, own: Timestamp) -> S {
         let received = self.origins.iter().map(|(region, origin)| (*region, self.followed(origin.up_to)));
-        S::of_partition(self.region, own, received)
+        S::of_partition(self.region, own, received.chain(self.evictions.received::<S>()))
     }
 
     /// A time of another region, as far as the clock has followed it. What is above it is too far ahead
@@ -21,7 +21,13 @@ impl<S: Times> Partition<S> {
 
     /// True if nothing is missing here that the snapshot shows of other regions.
     pub(super) fn has_received(&self, snapshot: S) -> bool {
-        !S::OPTIMISTIC || !snapshot.lacks(self.version_vector(Timestamp::MAX))
+        !S::OPTIMISTIC || !snapshot.lacks(self.version_vector(Timestamp::MAX)) && self.is_left(snapshot)
+    }
+
+    /// True if a snapshot shows nothing that was given up with a lost region. One that does waits, until its coordinator has
+    /// heard of that.
+    pub(super) fn is_left(&self, snapshot: S) -> bool {
+        !S::OPTIMISTIC || self.evictions.bereaves::<S>(snapshot.depends_on(self.region)).is_none()
     }
 
     /// The freshest snapshot of these keys that shows all of this one: what has been received (Algorithm 2, lines 2 and 3).

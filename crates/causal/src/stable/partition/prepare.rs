@@ -118,6 +118,10 @@ impl<S: Times> Partition<S> {
         whole: &[Whole],
         random: &mut Rng,
     ) -> Result<Worked, Vote<S::Depends>> {
+        if let Some(region) = self.evictions.bereaves::<S>(terms.snapshot.depends_on(self.region)) {
+            let error = Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region));
+            return Err(Vote::Refused { error });
+        }
         if S::OPTIMISTIC && self.lacks_observed(terms.snapshot, parts) {
             // It may come soon: the coordinator tries again, as long as it is asked for.
             return Err(Vote::Conflict { key: first_key(parts), raise: S::Depends::default() });

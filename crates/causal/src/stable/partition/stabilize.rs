@@ -286,7 +286,7 @@ impl<S: Times> Partition<S> {
     pub(super) fn received(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
         let is_left_out = self.options.mutants.has(Mutant::OwnEntryOnly);
         let received = self.origins.iter().map(|(region, origin)| (*region, self.followed(origin.vouched)));
-        let all = received.chain(self.evictions.received());
+        let all = received.chain(self.evictions.received::<S>());
         all.map(move |(region, at)| (region, if is_left_out { Timestamp::MAX } else { at }))
     }
 

@@ -68,9 +68,14 @@ impl<S: Times> Waiting<S> {
     }
 
     /// Takes the first read that may be answered when this is installed, and this has been received.
-    fn take_read(&mut self, installed: Timestamp, received: S, now: Instant) -> Option<Held<S>> {
+    fn take_read(
+        &mut self,
+        installed: Timestamp,
+        is_received: impl Fn(S) -> bool,
+        now: Instant,
+    ) -> Option<Held<S>> {
         let is_due = |held: &Held<S>| match &held.message {
-            Message::SliceReq { snapshot, .. } => !snapshot.lacks(received),
+            Message::SliceReq { snapshot, .. } => is_received(*snapshot),
             _ => true,
         };
         let mut installed = self.reads.range(..=(installed, u64::MAX));
@@ -204,7 +209,12 @@ impl<S: Times> Partition<S> {
         let installed =
             if self.options.mutants.has(Mutant::LocalEntryIgnored) { Timestamp::MAX } else { installed };
         let received = self.version_vector(Timestamp::MAX);
-        while let Some(held) = self.waiting.take_read(installed, received, now.instant) {
+        loop {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            let is_received = |snapshot: S| !snapshot.lacks(received) && self.is_left(snapshot);
+            let held = waiting.take_read(installed, is_received, now.instant);
+            self.waiting = waiting;
+            let Some(held) = held else { break };
             self.answer_slice(now, held.from, held.message, random, out);
         }
         self.wake_when_due(now, out);
