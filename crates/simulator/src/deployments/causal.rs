@@ -389,6 +389,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
             ClockLeaps,
             OneClockLeaps,
             Expiry,
+            FieldExpiry,
             BlindExpiry,
             LostDisks,
             EverySecond,
