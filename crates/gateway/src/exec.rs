@@ -420,11 +420,14 @@ fn let_script_go_on(sequence: &mut Sequence) -> Option<Next> {
             sequence.answer(reply);
             None
         }
-        Event::Fails(error) => {
-            sequence.fail(error);
-            (!matches!(sequence.phase, Phase::Operate)).then_some(Next::Ends)
-        }
+        Event::Fails(error) => fail_script(sequence, error, false),
+        Event::Killed(error) => fail_script(sequence, error, true),
     }
+}
+
+fn fail_script(sequence: &mut Sequence, error: Error, is_killed: bool) -> Option<Next> {
+    sequence.fail(error, is_killed);
+    (!matches!(sequence.phase, Phase::Operate)).then_some(Next::Ends)
 }
 
 /// True for the reply of a transaction that a touched watch stopped.

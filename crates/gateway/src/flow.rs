@@ -44,13 +44,13 @@ pub(crate) enum Flow {
     Own,
     /// AT, before a command that reads
     At,
-    /// EVAL, EVALSHA, EVAL_RO, EVALSHA_RO
+    /// EVAL, EVALSHA, FCALL and their like that only read
     Eval,
     /// BRANCH BEGIN, MERGE BEGIN
     OwnBegin,
     /// BRANCH COMMIT, BRANCH ABORT, MERGE COMMIT, MERGE ABORT
     OwnEnd,
-    /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO
+    /// KEYSPACE CREATE, ALTER, DROP, LIST, INFO, TYPES LOAD, FUNCTION LOAD, DELETE, FLUSH, RESTORE
     Administer,
     /// CONTEXT NEW, USE, DROP, TOKEN and RESTORE, SESSION SCOPE
     Context,
@@ -415,7 +415,10 @@ impl<H: Host> Engine<'_, H> {
     }
 
     fn administer(&mut self, call: Call<'_>) -> Result<(), Error> {
-        let command = crate::commands::keyspaces::administration(&call)?;
+        let command = match call.command.name.starts_with("function|") {
+            true => crate::commands::functions::administration(&call, self.host)?,
+            false => crate::commands::keyspaces::administration(&call)?,
+        };
         let id = self.new_request();
         self.host.administer(id, command, &mut self.gateway.mailbox);
         self.finish_or_wait(id, Task::Forward(After::Nothing));

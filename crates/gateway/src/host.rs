@@ -2,6 +2,7 @@
 
 use crate::client::{ClientFilter, ClientInfo};
 use crate::diagnostics::{Diagnostics, SlowCommand};
+use crate::functions::{FunctionLibraries, RestorePolicy};
 use crate::interest::Interest;
 use crate::news::{Audience, News};
 use crate::notifications::Notifications;
@@ -9,6 +10,7 @@ use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
 use crate::waiters::Waiters;
 use protocol::{Durability, Now, Replies, Request};
+use std::sync::Arc;
 use types::{Error, Instant, KeyspaceId, ProcessId, RequestId};
 
 /// Names with numbers.
@@ -45,6 +47,17 @@ pub trait Host {
 
     /// Looks whether types have been loaded that this process has not heard of, and makes them known. False if there are none.
     fn look_for_types(&mut self) -> bool;
+
+    /// The libraries of functions. With `look`, those that other processes have loaded meanwhile are known too.
+    fn functions(&mut self, look: bool) -> Arc<FunctionLibraries> {
+        let _ = look;
+        Arc::default()
+    }
+
+    /// For how many milliseconds a script must have run that `SCRIPT KILL` ends.
+    fn busy_millis(&self) -> u64 {
+        0
+    }
 
     /// All keyspaces, in the order in which `FLUSHALL` empties them.
     fn keyspaces(&self) -> Vec<KeyspaceId>;
@@ -349,7 +362,7 @@ impl Pause {
     }
 }
 
-/// What `KEYSPACE`, `TYPES LOAD` and `SAVE` ask of the process.
+/// What `KEYSPACE`, `TYPES LOAD`, `FUNCTION` and `SAVE` ask of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Administration<'a> {
     /// Creates a keyspace: `OK`.
@@ -406,6 +419,27 @@ pub enum Administration<'a> {
         /// WebAssembly.
         module: &'a [u8],
     },
+    /// Loads a library of functions on trial and keeps it, durably and for every process: its name, as a byte string.
+    LoadLibrary {
+        /// Its text.
+        source: &'a [u8],
+        /// One of its name goes.
+        replace: bool,
+    },
+    /// The same for several libraries, all of them or none: `OK`.
+    RestoreLibraries {
+        /// Their texts.
+        sources: Vec<Vec<u8>>,
+        /// What becomes of those that there are.
+        policy: RestorePolicy,
+    },
+    /// Deletes a library, durably and for every process: `OK`.
+    DeleteLibrary {
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// Deletes all libraries, durably and for every process: `OK`.
+    FlushLibraries,
     /// Takes a checkpoint: `OK` once it is on disk.
     Save,
     /// The names of all keyspaces: an array of byte strings.

@@ -1,7 +1,9 @@
 //! Scripts of clients (`EVAL`), as the gateway sees them: something that asks for commands until it ends. It knows no
 //! language; the crate `scripts` implements these traits.
 
+use crate::functions::{FunctionLibrary, ScriptFlags};
 use std::fmt::Debug;
+use std::sync::Arc;
 use types::{Error, ErrorCode, ReplyBuf};
 
 /// What keeps scripts and begins them. One per gateway.
@@ -23,6 +25,33 @@ pub trait Interpreter: Debug {
     /// # Errors
     /// It is not kept (`NOSCRIPT`), or does not compile.
     fn begin(&mut self, call: &ScriptCall<'_>) -> Result<Box<dyn Run>, Error>;
+
+    /// Ends the process's scripts of a kind that have run for so many milliseconds: they fail, and nothing that they wrote
+    /// remains. False if there are none.
+    fn kill(&mut self, kind: ScriptKind, least_millis: u64) -> bool;
+
+    /// The function of the process that has run for longest.
+    fn longest_function(&self) -> Option<RunningFunction>;
+}
+
+/// What `SCRIPT KILL` and `FUNCTION KILL` tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptKind {
+    /// Scripts of `EVAL` and its like.
+    Script,
+    /// Functions.
+    Function,
+}
+
+/// A function at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningFunction {
+    /// Its name.
+    pub name: String,
+    /// The command that called it.
+    pub command: Vec<Vec<u8>>,
+    /// For how many milliseconds it has run.
+    pub millis: u64,
 }
 
 /// A script with what it is given.
@@ -45,13 +74,22 @@ pub enum Script<'a> {
     Source(&'a [u8]),
     /// By the name that it is kept under, in any case.
     Name(&'a [u8]),
+    /// A function of a library.
+    Function {
+        /// The library. It is the same one as long as it is at the same place in memory.
+        library: &'a Arc<FunctionLibrary>,
+        /// The function's name.
+        name: &'a str,
+        /// The command that calls it, as the client sent it.
+        command: &'a [&'a [u8]],
+    },
 }
 
 /// A script that has begun. It changes nothing but by the commands that it asks for, so that it can be begun again where a
 /// transaction is. Dropped when it is not needed any more, whether it has ended or not.
 pub trait Run: Debug {
-    /// True if the script says of itself that it writes nothing.
-    fn is_read_only(&self) -> bool;
+    /// What the script says of itself; `None` if it says nothing, as scripts did before they had flags.
+    fn flags(&self) -> Option<ScriptFlags>;
 
     /// Lets it go on. `answer` is the reply to the command that it asked for; `None` at first, and after a pause.
     fn resume(&mut self, answer: Option<ReplyBuf>) -> Event;
@@ -68,6 +106,8 @@ pub enum Event {
     Ends(ReplyBuf),
     /// It has failed, or reached a limit.
     Fails(Error),
+    /// It was ended by [`Interpreter::kill`].
+    Killed(Error),
 }
 
 /// Redis's text for a name that no script is kept under.

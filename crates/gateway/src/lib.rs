@@ -27,6 +27,7 @@ mod due;
 mod engine;
 mod exec;
 mod flow;
+mod functions;
 mod gateway;
 mod host;
 mod interest;
@@ -53,13 +54,17 @@ mod waiters;
 pub use client::{ClientFilter, ClientInfo, ClientKind, Peer};
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
+pub use functions::{
+    Function, FunctionLibraries, FunctionLibrary, LibraryChange, MAX_FUNCTION_BYTES, RestorePolicy,
+    ScriptFlags, WRONG_NAME, function_name, library_name,
+};
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{
     Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Lines, Model, Pause,
     Safety,
 };
 pub use interest::Interest;
-pub use interpreter::{Event, Interpreter, Run, Script, ScriptCall, no_script};
+pub use interpreter::{Event, Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};
 pub use monitor::MONITOR_OUTPUTS;
 pub use news::{Audience, LineNews, Message, News, SeenContext};
 pub use notifications::Notifications;

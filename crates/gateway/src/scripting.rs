@@ -3,6 +3,7 @@
 use crate::commands::transactions::behind_prefix;
 use crate::engine::Engine;
 use crate::exec::Queued;
+use crate::functions::ScriptFlags;
 use crate::host::Host;
 use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
 use crate::plan::Call;
@@ -11,10 +12,14 @@ use crate::session::Mode;
 use crate::table::flag::{DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
-use types::{Error, ReplyBuf};
+use types::{Error, ErrorCode, ReplyBuf};
 
 /// How long the name of a script is: the SHA-1 of its text in hexadecimal digits.
 const NAME_LENGTH: usize = 40;
+
+/// Redis's text for a script that may write where memory is used up.
+const NO_ROOM: &str =
+    "allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 
 /// A script, and the command that it has asked for.
 #[derive(Debug)]
@@ -24,14 +29,11 @@ pub(crate) struct Running {
     answer: Option<ReplyBuf>,
     /// It may not write, whatever surrounds it.
     read_only: bool,
+    /// Its commands may need more memory, whatever is left.
+    allows_oom: bool,
 }
 
 impl Running {
-    fn new(run: Box<dyn Run>, read_only: bool) -> Self {
-        let read_only = read_only || run.is_read_only();
-        Running { run, asked: None, answer: None, read_only }
-    }
-
     /// The reply to the command that it has asked for.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
         (self.asked, self.answer) = (None, Some(reply));
@@ -54,7 +56,7 @@ impl Running {
 }
 
 impl<H: Host> Engine<'_, H> {
-    /// EVAL, EVALSHA and their like, outside of MULTI: a transaction of its own, or part of the open one.
+    /// EVAL, FCALL and their like, outside of MULTI: a transaction of its own, or part of the open one.
     pub(crate) fn eval(&mut self, call: Call<'_>) -> Result<(), Error> {
         let (wrapper, read_only) = match self.connection.session.mode {
             Mode::Interactive { read_only } => (Wrapper::Interactive, read_only),
@@ -85,10 +87,46 @@ impl<H: Host> Engine<'_, H> {
         read_only: bool,
         seed: u64,
     ) -> Result<Running, Error> {
-        let script = ScriptCall { seed, ..parse(call)? };
+        let is_reader = call.command.name.ends_with("_ro");
+        let run = match call.command.name.starts_with("fcall") {
+            true => self.begin_function(call, seed)?,
+            false => {
+                let script = ScriptCall { seed, ..parse(call)? };
+                self.gateway.interpreter.as_mut().ok_or_else(no_interpreter)?.begin(&script)?
+            }
+        };
+        // What says nothing of itself may do what it likes until it does.
+        let flags = run.flags().unwrap_or_default();
+        let (writes, allows_oom) = (!flags.has(ScriptFlags::NO_WRITES), flags.has(ScriptFlags::ALLOW_OOM));
+        if run.flags().is_some() && writes {
+            if is_reader {
+                return Err(Error::err("Can not execute a script with write flag using *_ro command."));
+            }
+            if !allows_oom && self.host.may_grow(self.connection.session.keyspace).is_err() {
+                return Err(Error::new(ErrorCode::Oom, NO_ROOM));
+            }
+        }
+        Ok(Running {
+            run,
+            asked: None,
+            answer: None,
+            read_only: read_only || is_reader || !writes,
+            allows_oom,
+        })
+    }
+
+    fn begin_function(&mut self, call: &Call<'_>, seed: u64) -> Result<Box<dyn Run>, Error> {
+        let mut libraries = self.host.functions(false);
+        if libraries.function(call.bytes(1)).is_none() {
+            libraries = self.host.functions(true);
+        }
+        let found = libraries.function(call.bytes(1));
+        let (library, function) = found.ok_or_else(|| Error::err("Function not found"))?;
+        let (keys, arguments) = keys_and_arguments(call, "Bad number of keys provided")?;
+        let command: Vec<&[u8]> = call.arguments.iter().collect();
+        let script = Script::Function { library, name: &function.name, command: &command };
         let interpreter = self.gateway.interpreter.as_mut().ok_or_else(no_interpreter)?;
-        let read_only = read_only || call.command.name.ends_with("_ro");
-        Ok(Running::new(interpreter.begin(&script)?, read_only))
+        interpreter.begin(&ScriptCall { script, keys, arguments, seed })
     }
 
     /// Reads the command that a script has asked for, and tells whether it may write.
@@ -110,7 +148,7 @@ impl<H: Host> Engine<'_, H> {
                     self.note_monitored(arguments, true);
                 }
                 let mut may = self.check_keyspace(&self.call(command, arguments));
-                if !wrote && command.is(DENYOOM) {
+                if !wrote && command.is(DENYOOM) && !running.allows_oom {
                     may = may.and_then(|()| self.check_memory(command, arguments));
                 }
                 (may.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
@@ -154,17 +192,25 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<ScriptCall<'a>, Error> {
     if is_name && call.bytes(1).len() != NAME_LENGTH {
         return Err(no_script());
     }
-    let keys = call.integer(2)?;
+    let (keys, arguments) = keys_and_arguments(call, "value is not an integer or out of range")?;
+    let script = match is_name {
+        true => Script::Name(call.bytes(1)),
+        false => Script::Source(call.bytes(1)),
+    };
+    Ok(ScriptCall { script, keys, arguments, seed: 0 })
+}
+
+/// What a script is given.
+type Given<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>);
+
+/// The keys and the arguments behind their number; `no_number` says that there is none.
+fn keys_and_arguments<'a>(call: &Call<'a>, no_number: &'static str) -> Result<Given<'a>, Error> {
+    let keys = call.integer(2).map_err(|_| Error::err(no_number))?;
     let given = call.len() - 3;
     let keys = usize::try_from(keys).map_err(|_| Error::err("Number of keys can't be negative"))?;
     if keys > given {
         return Err(Error::err("Number of keys can't be greater than number of args"));
     }
-    let script = match is_name {
-        true => Script::Name(call.bytes(1)),
-        false => Script::Source(call.bytes(1)),
-    };
     let mut given = call.arguments.iter().skip(3);
-    let keys = given.by_ref().take(keys).collect();
-    Ok(ScriptCall { script, keys, arguments: given.collect(), seed: 0 })
+    Ok((given.by_ref().take(keys).collect(), given.collect()))
 }

@@ -210,8 +210,8 @@ impl Sequence {
     }
 
     /// A script of it has failed: nothing of the transaction takes effect. What it read is validated before the client is
-    /// told, unless it has written (Corrections 79). Inside of an open transaction the client decides what becomes of it.
-    pub(crate) fn fail(&mut self, error: Error) {
+    /// told, unless it has written (Corrections 79), or was killed: then it is not tried again. Inside of an open transaction the client decides what becomes of it.
+    pub(crate) fn fail(&mut self, error: Error, is_killed: bool) {
         self.running = None;
         let failure = match self.wrapper {
             Wrapper::Loose | Wrapper::Interactive => return self.answer(error_reply(&error)),
@@ -220,7 +220,7 @@ impl Sequence {
                 Error::new(ErrorCode::ExecAbort, format!("Transaction discarded because of: {error}"))
             }
         };
-        match self.wrote {
+        match self.wrote || is_killed {
             true => self.phase = Phase::Abort(Some(failure)),
             false => (self.phase, self.failure) = (Phase::Commit, Some(failure)),
         }

@@ -22,6 +22,14 @@ pub(crate) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> R
     }
 }
 
+/// The words of a line, without quotes and escapes; `None` if a quote is not closed.
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut text, mut spans) = (Vec::new(), Vec::new());
+    split(line, &mut text, &mut spans).ok()?;
+    let word = |span: &Span| text[span.start as usize..][..span.len as usize].to_vec();
+    Some(spans.iter().map(word).collect())
+}
+
 /// Appends the word at the front of `line` and returns what follows it.
 fn word<'a>(line: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     let mut rest = line;

@@ -53,6 +53,7 @@ pub use command::encode_command;
 pub use double::{DoubleText, format_double};
 pub use encoder::{Encoder, ProtocolVersion};
 pub use error::ProtocolError;
+pub use inline::split_words;
 pub use integer::{IntegerText, format_integer, parse_integer};
 pub use parser::{Limits, Parser};
 pub use pipeline::{Arguments, Pipeline};

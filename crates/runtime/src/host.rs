@@ -2,6 +2,7 @@
 
 use crate::cluster::{self, HotKeysQuestion};
 use crate::eviction::{Evictor, Relief};
+use crate::functions::{self, Wanted};
 use crate::keyspace::Keyspace;
 use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
@@ -10,9 +11,9 @@ use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, Host, Incident,
-    Interest, Lines, MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause, Safety, SlowCommand,
-    Statistics, Waiters,
+    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, FunctionLibraries,
+    Host, Incident, Interest, LibraryChange, Lines, MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause,
+    Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -121,7 +122,13 @@ impl WorkerHost {
             Administration::Place { name, partition, processes } => {
                 cluster.place(name, *partition, processes, now)
             }
-            Administration::Recover { .. } | Administration::LoadType { .. } | Administration::Save => Ok(()),
+            Administration::Recover { .. }
+            | Administration::LoadType { .. }
+            | Administration::LoadLibrary { .. }
+            | Administration::RestoreLibraries { .. }
+            | Administration::DeleteLibrary { .. }
+            | Administration::FlushLibraries
+            | Administration::Save => Ok(()),
             Administration::Evict { name, region } => cluster.evict(name, region, now),
             Administration::Alter { name, options } => cluster.alter(&text(name), options, now),
             Administration::Drop { name } => cluster.drop_keyspace(&text(name), now),
@@ -136,6 +143,41 @@ impl WorkerHost {
     pub(crate) fn add_type(&mut self, new: StoredType) -> Result<(), Error> {
         self.stirred = true;
         self.process.cluster.lock().add_type(&new, self.process.now())
+    }
+
+    /// Changes the libraries of functions.
+    pub(crate) fn change_libraries(&mut self, change: &LibraryChange) -> Result<(), Error> {
+        self.stirred = true;
+        self.process.cluster.lock().change_libraries(change, self.process.now())
+    }
+
+    /// What needs no load on trial of what the libraries of functions are to become.
+    fn change_functions(
+        &mut self,
+        id: RequestId,
+        command: &Administration<'_>,
+        replies: &mut dyn Replies,
+    ) -> bool {
+        let wanted = match command {
+            Administration::LoadLibrary { source, replace } => Wanted::Library(source.to_vec(), *replace),
+            Administration::RestoreLibraries { sources, policy } => {
+                Wanted::Libraries(sources.clone(), *policy)
+            }
+            Administration::DeleteLibrary { name } => {
+                let outcome = self.change_libraries(&LibraryChange::Delete(text(name)));
+                answer(outcome, replies.reply(id));
+                return true;
+            }
+            Administration::FlushLibraries => {
+                answer(self.change_libraries(&LibraryChange::Flush), replies.reply(id));
+                return true;
+            }
+            _ => return false,
+        };
+        if let Some(error) = functions::begin(&self.process, &self.me, id, wanted) {
+            replies.reply(id).error(&error);
+        }
+        true
     }
 
     fn list(&self, sink: &mut dyn ReplySink) {
@@ -229,6 +271,9 @@ impl Host for WorkerHost {
             }
             return;
         }
+        if self.change_functions(id, &command, replies) {
+            return;
+        }
         if let Administration::Save = command {
             if self.process.journal.is_none() {
                 return replies.reply(id).error(&nothing_to_save());
@@ -285,6 +330,18 @@ impl Host for WorkerHost {
         cluster.refresh(self.process.now());
         self.stirred = true;
         cluster.known_types() > known
+    }
+
+    fn functions(&mut self, look: bool) -> Arc<FunctionLibraries> {
+        if look {
+            self.process.cluster.lock().refresh(self.process.now());
+            self.stirred = true;
+        }
+        self.process.view.functions()
+    }
+
+    fn busy_millis(&self) -> u64 {
+        self.process.parameters.busy_millis()
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {

@@ -19,10 +19,9 @@ use types::Error;
 
 /// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, or
 /// how often Redis looks after itself: no reply depends on them.
-const MEANINGLESS: [(&str, &str); 24] = [
+const MEANINGLESS: [(&str, &str); 22] = [
     ("activedefrag", "no"),
     ("activerehashing", "yes"),
-    ("busy-reply-threshold", "5000"),
     ("dynamic-hz", "yes"),
     ("hash-max-listpack-entries", "512"),
     ("hash-max-listpack-value", "64"),
@@ -37,7 +36,6 @@ const MEANINGLESS: [(&str, &str); 24] = [
     ("list-compress-depth", "0"),
     ("list-max-listpack-size", "-2"),
     ("list-max-ziplist-size", "-2"),
-    ("lua-time-limit", "5000"),
     ("set-max-intset-entries", "512"),
     ("set-max-listpack-entries", "128"),
     ("set-max-listpack-value", "64"),
@@ -63,6 +61,8 @@ pub(crate) struct Parameters {
     /// Clients that send nothing for so many seconds are closed; none with 0.
     timeout_seconds: AtomicU64,
     notifications: AtomicU16,
+    /// Scripts that have run for so many milliseconds are those that `SCRIPT KILL` ends.
+    busy_millis: AtomicU64,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -77,6 +77,7 @@ impl Parameters {
             output_limits: OutputLimits::default(),
             timeout_seconds: AtomicU64::new(0),
             notifications: AtomicU16::new(0),
+            busy_millis: AtomicU64::new(5000),
             meaningless: Mutex::default(),
         }
     }
@@ -112,6 +113,11 @@ impl Parameters {
     /// Which events of keys are told of.
     pub(crate) fn notifications(&self) -> Notifications {
         Notifications::from_bits(self.notifications.load(Relaxed))
+    }
+
+    /// For how many milliseconds a script must have run that `SCRIPT KILL` ends.
+    pub(crate) fn busy_millis(&self) -> u64 {
+        self.busy_millis.load(Relaxed)
     }
 
     /// The most clients at a time.
@@ -150,6 +156,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("appendonly", switch(process.journal.is_some()));
     let addresses: Vec<String> = options.listen.iter().map(|address| address.ip().to_string()).collect();
     visit("bind", &addresses.join(" "));
+    visit("busy-reply-threshold", &parameters.busy_millis().to_string());
     visit("client-output-buffer-limit", &parameters.output_limits.text());
     visit("client-query-buffer-limit", &options.client_query_limit_bytes.to_string());
     visit("databases", &databases.to_string());
@@ -157,6 +164,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("enable-debug-command", options.debug_command.as_str());
     visit("io-threads", &options.threads.to_string());
     visit("latency-monitor-threshold", &parameters.latency_millis.load(Relaxed).to_string());
+    visit("lua-time-limit", &parameters.busy_millis().to_string());
     visit("maxclients", &parameters.max_clients().to_string());
     let memory = &process.locals.memory;
     visit("maxmemory", &memory.limit().to_string());
@@ -189,6 +197,7 @@ enum Change {
     OutputLimits(Vec<Limit>),
     TimeoutSeconds(u64),
     Password(Option<String>),
+    BusyMillis(u64),
     MaxMemory(u64),
     MaxMemoryPolicy(Option<Eviction>),
     MaxMemorySamples(usize),
@@ -226,6 +235,7 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::Notifications(chosen) => parameters.notifications.store(chosen.bits(), Relaxed),
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
+            Change::BusyMillis(millis) => parameters.busy_millis.store(millis, Relaxed),
             Change::Password(password) => *process.password.write() = password,
             Change::MaxMemory(bytes) => process.locals.memory.set_limit(bytes),
             Change::MaxMemoryPolicy(policy) => process.locals.set_policy(policy),
@@ -281,6 +291,9 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
         },
         "protected-mode" => switch().map(Change::ProtectedMode),
         "timeout" => integer(0, i32::MAX.into()).map(|seconds| Change::TimeoutSeconds(seconds as u64)),
+        "busy-reply-threshold" | "lua-time-limit" => {
+            integer(0, i64::MAX).map(|millis| Change::BusyMillis(millis as u64))
+        }
         // Who has authenticated goes on.
         "requirepass" => Ok(Change::Password((!value.is_empty()).then(|| value.to_owned()))),
         "maxmemory" => match parse_bytes(value) {

@@ -8,7 +8,10 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
-use gateway::{ClientFilter, ClientInfo, Config, Diagnostics, Interest, Message, News, Statistics, Waiters};
+use gateway::{
+    ClientFilter, ClientInfo, Config, Diagnostics, Interest, LibraryChange, Message, News, Statistics,
+    Waiters,
+};
 use mio::Waker;
 use mio::net::TcpStream;
 use parking_lot::{Mutex, RwLock};
@@ -50,6 +53,8 @@ pub(crate) struct Inbox {
     pub(crate) monitored_too_much: bool,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
+    /// What clients of this worker want to change of the libraries of functions, loaded on trial.
+    pub(crate) libraries: Vec<(RequestId, Result<LibraryChange, Error>)>,
     /// Replies to clients of this worker that another one's step gave, and what they wait for.
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
     /// Keyspaces that were dropped: nobody waits for them any longer.
@@ -154,6 +159,8 @@ pub(crate) struct Process {
     pub(crate) checkpoints: AtomicU64,
     /// A type is being checked.
     pub(crate) checks_type: AtomicBool,
+    /// Held while a library of functions is loaded on trial.
+    pub(crate) loads_library: Mutex<()>,
     /// The scripts of clients.
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
@@ -211,6 +218,7 @@ impl Process {
             rejected_connections: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checks_type: AtomicBool::new(false),
+            loads_library: Mutex::new(()),
             port: AtomicUsize::new(0),
             guard: Guard::default(),
             unauthenticated: AtomicUsize::new(0),

@@ -1,6 +1,7 @@
 //! User-defined types on their way: from a client through the check into the list of keyspaces, and from there into every
 //! process.
 
+use crate::hex;
 use crate::process::{Process, WorkerHandle};
 use crate::sandbox;
 use datatypes::user;
@@ -28,16 +29,11 @@ pub struct StoredType {
 
 impl StoredType {
     fn new(name: String, module: &[u8]) -> Self {
-        let digits = module.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-        let module = digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect();
-        StoredType { name, module }
+        StoredType { name, module: hex::encode(module) }
     }
 
     fn bytes(&self) -> Option<Vec<u8>> {
-        let digits = self.module.as_bytes();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let pair = |pair: &[u8]| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8);
-        digits.chunks(2).map(pair).collect()
+        hex::decode(&self.module)
     }
 }
 

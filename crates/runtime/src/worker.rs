@@ -6,6 +6,7 @@ mod told;
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
 use crate::eviction::{self, Relief};
+use crate::functions;
 use crate::guard::{AUTHENTICATION_TIME, DENIED, MOMENT, MOST_UNAUTHENTICATED, is_local};
 use crate::health;
 use crate::host::{WorkerHost, answer};
@@ -372,6 +373,13 @@ impl Worker {
         for (id, checked) in inbox.types {
             let outcome = checked.and_then(|new| self.host.add_type(new));
             answer(outcome, self.gateway.reply(id));
+        }
+        for (id, change) in inbox.libraries {
+            let outcome = change.and_then(|change| {
+                self.host.change_libraries(&change)?;
+                Ok(change)
+            });
+            functions::reply(outcome, self.gateway.reply(id));
         }
         for token in std::mem::take(&mut self.holding) {
             self.touch(token);

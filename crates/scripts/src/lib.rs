@@ -41,5 +41,5 @@ mod limits;
 mod order;
 mod program;
 
-pub use client::{Library, Scripts};
+pub use client::{Library, Scripts, load_library};
 pub use program::{Program, Unfit, conflict_handler, handler};

@@ -76,6 +76,8 @@ codes! {
     NoGroup = 24 "NOGROUP",
     /// XGROUP CREATE of a group that is there.
     BusyGroup = 25 "BUSYGROUP",
+    /// SCRIPT KILL or FUNCTION KILL where no script has run for long.
+    NotBusy = 30 "NOTBUSY",
 }
 
 /// An error reply: `CODE message`.

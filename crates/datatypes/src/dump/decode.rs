@@ -42,7 +42,7 @@ pub fn decode(payload: &[u8]) -> Result<Value, Refusal> {
 }
 
 /// What stands before the footer, if that vouches for it.
-fn verified(payload: &[u8]) -> Result<&[u8], Refusal> {
+pub(super) fn verified(payload: &[u8]) -> Result<&[u8], Refusal> {
     let value_len = payload.len().checked_sub(FOOTER_BYTES).ok_or(Refusal::Footer)?;
     let (value, footer) = payload.split_at(value_len);
     let (version, checksum) = footer.split_first_chunk::<2>().ok_or(Refusal::Footer)?;

@@ -18,6 +18,7 @@ mod blobs;
 mod decode;
 mod encode;
 mod encoding;
+mod functions;
 mod input;
 mod listpack;
 mod lzf;
@@ -29,6 +30,7 @@ mod ziplist;
 pub use decode::decode;
 pub use encode::{encode, sign};
 pub use encoding::{Encoding, encoding};
+pub use functions::{decode_functions, encode_functions};
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
@@ -36,6 +38,8 @@ use crc::{CRC_64_REDIS, Crc, Table};
 const VERSION: u16 = 11;
 /// The version that has fields that expire; [`decode`] reads it and older ones.
 const VERSION_WITH_FIELD_EXPIRY: u16 = 12;
+/// The version of libraries of functions: that of Redis 7.0, which has them in this shape first.
+const FUNCTIONS_VERSION: u16 = 10;
 /// The bytes behind the value: version and checksum.
 const FOOTER_BYTES: usize = 10;
 /// The most bytes that the strings of a payload may come to when they are decompressed.
@@ -43,13 +47,15 @@ const MAX_BYTES: usize = crate::register::MAX_BYTES;
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// Why [`decode`] refuses a payload.
+/// Why [`decode`] or [`decode_functions`] refuses a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The checksum is wrong, or the version a later one.
     Footer,
     /// What the checksum vouches for is no value, or one of a type that we do not have.
     Format,
+    /// What should be a library of functions is something else.
+    Type,
 }
 
 /// The numbers of the types of values in RDB files.

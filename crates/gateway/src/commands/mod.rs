@@ -10,6 +10,7 @@ pub(crate) mod conflicts;
 pub(crate) mod connection;
 mod diagnosis;
 pub(crate) mod field_expiry;
+pub(crate) mod functions;
 pub(crate) mod geo;
 mod geo_search;
 pub(crate) mod hashes;

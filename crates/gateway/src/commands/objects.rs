@@ -53,7 +53,7 @@ pub(crate) fn restore<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let expires_at = deadline(call, options.absolute)?;
     let value = dump::decode(call.bytes(3)).map_err(|refusal| match refusal {
         Refusal::Footer => Error::err("DUMP payload version or checksum are wrong"),
-        Refusal::Format => Error::err("Bad data format"),
+        Refusal::Format | Refusal::Type => Error::err("Bad data format"),
     })?;
     let restored = Cell { value: Some(value), expires_at };
     if restored.is_expired(call.now_millis) {

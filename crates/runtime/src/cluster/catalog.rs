@@ -5,14 +5,16 @@
 use super::config::ClusterFile;
 use super::models::{ClusterKeyspace, Models};
 use crate::files::{self, identify};
+use crate::functions::{self, StoredLibrary};
 use crate::user_types::{self, StoredType};
-use gateway::KeyspaceOptions;
+use gateway::{FunctionLibraries, KeyspaceOptions, LibraryChange};
 use protocol::Durability;
 use protocol::model::{ClusterShape, OptionWords, PartitionMove, StoredOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use types::{Error, ErrorCode};
 
 /// The file's content. Written first by `cluster local`, then by `KEYSPACE CREATE` at any process.
@@ -27,6 +29,9 @@ pub struct ClusterCatalog {
     /// The user-defined types, in the order of loading.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<StoredType>,
+    /// The libraries of functions, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<StoredLibrary>,
 }
 
 impl ClusterCatalog {
@@ -99,6 +104,7 @@ pub(crate) struct Catalog {
     content: ClusterCatalog,
     /// How many numbers `SELECT` takes at a process by itself; in a cluster each keyspace has one.
     databases: Option<u16>,
+    functions: Arc<FunctionLibraries>,
     /// How many of its types, from the first one, can be used here.
     known_types: usize,
     /// The file that `content` was read from: its inode, size and time of change.
@@ -138,7 +144,8 @@ impl Catalog {
     ) -> Result<Self, String> {
         user_types::register_all(&content.types)?;
         let known_types = content.types.len();
-        Ok(Catalog { path, models, cluster, content, databases: None, known_types, seen })
+        let functions = Arc::new(functions::read(&content.functions)?);
+        Ok(Catalog { path, models, cluster, content, databases: None, functions, known_types, seen })
     }
 
     /// True if `SELECT number` chooses the keyspace with this number.
@@ -188,6 +195,7 @@ impl Catalog {
                     Ok(()) => self.known_types = content.types.len(),
                     Err(reason) => tracing::error!(%reason, "a type of the list cannot be used here"),
                 }
+                self.note_functions(&content);
                 self.content = content;
             }
             Ok(_) => tracing::error!(
@@ -293,6 +301,27 @@ impl Catalog {
         self.change_content(|content| user_types::add_to(&mut content.types, new))
     }
 
+    /// Changes the libraries of functions, durably and for every process.
+    pub(crate) fn change_libraries(&mut self, change: &LibraryChange) -> Result<(), Error> {
+        self.change_content(|content| functions::change(&mut content.functions, change))
+    }
+
+    /// The libraries of functions.
+    pub(crate) fn functions(&self) -> &Arc<FunctionLibraries> {
+        &self.functions
+    }
+
+    /// Makes the libraries of a list known.
+    fn note_functions(&mut self, content: &ClusterCatalog) {
+        if content.functions == self.content.functions {
+            return;
+        }
+        match functions::read(&content.functions) {
+            Ok(libraries) => self.functions = Arc::new(libraries),
+            Err(reason) => tracing::error!(%reason, "the functions stay as they were"),
+        }
+    }
+
     /// Drops a keyspace, durably and for every process.
     pub(crate) fn drop_keyspace(&mut self, name: &str) -> Result<(), Error> {
         let numbered = (0..self.databases.unwrap_or(0)).any(|number| numbered_name(number.into()) == name);
@@ -326,6 +355,7 @@ impl Catalog {
         let Some(path) = &self.path else {
             let mut content = self.content.clone();
             change(&mut content)?;
+            self.note_functions(&content);
             (self.known_types, self.content) = (content.types.len(), content);
             return Ok(());
         };
@@ -382,7 +412,7 @@ mod tests {
             MODELS.keyspace((*name).to_owned(), "strict", &OptionWords::default()).expect("no options")
         };
         let keyspaces = names.iter().map(keyspace).collect();
-        ClusterCatalog { seed: None, keyspaces, types: Vec::new() }
+        ClusterCatalog { seed: None, keyspaces, types: Vec::new(), functions: Vec::new() }
     }
 
     fn cluster(processes: u16) -> ClusterShape {

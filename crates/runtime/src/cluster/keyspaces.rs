@@ -6,7 +6,7 @@ use super::kept::Kept;
 use super::{Cluster, ClusterKeyspace, ClusterView};
 use crate::keyspace::Locals;
 use crate::user_types::{self, StoredType};
-use gateway::{KeyspaceOptions, Safety};
+use gateway::{KeyspaceOptions, LibraryChange, Safety};
 use protocol::hosted::{Life, Place};
 use protocol::model::Properties;
 use protocol::{Durability, Now};
@@ -19,6 +19,7 @@ impl Cluster {
     pub(crate) fn refresh(&mut self, now: Now) {
         self.catalog.refresh();
         self.note_types();
+        self.view.note_functions(self.catalog.functions());
         for index in 0..self.catalog.keyspaces().len() {
             if index == self.keyspaces.len() {
                 self.begin_keyspace(index, now);
@@ -117,6 +118,14 @@ impl Cluster {
         self.catalog.add_type(new)?;
         self.refresh(now);
         user_types::register(new).map_err(Error::err)
+    }
+
+    /// `FUNCTION LOAD`, `DELETE`, `FLUSH` and `RESTORE`: durable when this returns; the other processes know within a tenth of a
+    /// second, and of a new function as soon as they are asked for it.
+    pub(crate) fn change_libraries(&mut self, change: &LibraryChange, now: Now) -> Result<(), Error> {
+        self.catalog.change_libraries(change)?;
+        self.refresh(now);
+        Ok(())
     }
 
     /// True if the instance is here, or nothing of its keyspace will be.

@@ -113,6 +113,7 @@ impl Cluster {
     /// Begins to listen and to connect, in this event loop.
     pub(crate) fn begin(&mut self, now: Instant, registry: &Registry) -> std::io::Result<()> {
         self.peers.know_types(self.catalog.known_types());
+        self.view.note_functions(self.catalog.functions());
         self.registry = Some(registry.try_clone()?);
         self.peers.begin(now, registry)
     }

@@ -84,7 +84,7 @@ fn fresh(options: &Options) -> Result<ClusterCatalog, Error> {
         dropped: false,
     };
     let keyspaces = (0..options.databases.max(1)).map(keyspace).collect();
-    Ok(ClusterCatalog { seed: Some(fastrand::u64(..)), keyspaces, types: Vec::new() })
+    Ok(ClusterCatalog { seed: Some(fastrand::u64(..)), keyspaces, types: Vec::new(), functions: Vec::new() })
 }
 
 /// The options of a keyspace that this process keeps by itself.
@@ -130,7 +130,7 @@ impl Earlier {
             })
         };
         let keyspaces = (0..self.next_id).map(keyspace).collect::<Result<_, Error>>()?;
-        Ok(ClusterCatalog { seed: Some(self.seed), keyspaces, types: self.types })
+        Ok(ClusterCatalog { seed: Some(self.seed), keyspaces, types: self.types, functions: Vec::new() })
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::ClusterOptions;
 use super::clocks::own_clock;
-use parking_lot::Mutex;
+use gateway::FunctionLibraries;
+use parking_lot::{Mutex, RwLock};
 use protocol::hosted::{Backlog, Holdings, Lag};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use types::{Instant, KeyspaceId, ProcessId, WallTime};
 
@@ -31,6 +33,7 @@ pub(crate) struct ClusterView {
     checkpoint_wanted: AtomicU64,
     checkpoint_begun: AtomicU64,
     checkpoint_installed: AtomicU64,
+    functions: RwLock<Arc<FunctionLibraries>>,
 }
 
 impl ClusterView {
@@ -48,6 +51,19 @@ impl ClusterView {
             checkpoint_wanted: AtomicU64::new(0),
             checkpoint_begun: AtomicU64::new(0),
             checkpoint_installed: AtomicU64::new(0),
+            functions: RwLock::default(),
+        }
+    }
+
+    /// The libraries of functions, as this process knows them.
+    pub(crate) fn functions(&self) -> Arc<FunctionLibraries> {
+        Arc::clone(&self.functions.read())
+    }
+
+    /// They are known.
+    pub(super) fn note_functions(&self, known: &Arc<FunctionLibraries>) {
+        if !Arc::ptr_eq(&self.functions.read(), known) {
+            *self.functions.write() = Arc::clone(known);
         }
     }
 

@@ -337,7 +337,7 @@ end
 
 local function located(reason)
   if rawget(reason, "line") == nil then
-    reason.source, reason.line = "@user_script", line()
+    reason.source, reason.line = host.source(), line()
   end
   return reason
 end
@@ -463,4 +463,138 @@ local function run(script)
   return xpcall(script, fail)
 end
 
-return run, environment, globals
+-- Functions -------------------------------------------------------------------------------------------------------------
+
+-- What the library that is being loaded has registered; nil while none is.
+local registered
+
+local FLAGS = {
+  ["no-writes"] = true, ["allow-oom"] = true, ["allow-stale"] = true, ["no-cluster"] = true,
+  ["allow-cross-slot-keys"] = true,
+}
+
+local function is_text(value)
+  return type(value) == "string" or type(value) == "number"
+end
+
+local function flags_of(given)
+  if type(given) ~= "table" then
+    fail_with("flags argument to redis.register_function must be a table representing function flags")
+  end
+  local flags = {}
+  for place = 1, #given do
+    local flag = is_text(given[place]) and string.lower(given[place])
+    if not FLAGS[flag] then
+      fail_with("unknown flag given")
+    end
+    flags[place] = flag
+  end
+  return flags
+end
+
+-- What the table form of `register_function` says.
+local function named_arguments(given)
+  local name, entry = nil, { flags = {} }
+  for key, value in next, given do
+    if not is_text(key) then
+      fail_with("named argument key given to redis.register_function is not a string")
+    end
+    key = string.lower(key)
+    if key == "function_name" or key == "description" then
+      if not is_text(value) then
+        fail_with(key .. " argument given to redis.register_function must be a string")
+      elseif key == "description" then
+        entry.description = tostring(value)
+      else
+        name = tostring(value)
+      end
+    elseif key == "callback" then
+      if type(value) ~= "function" then
+        fail_with("callback argument given to redis.register_function must be a function")
+      end
+      entry.callback = value
+    elseif key == "flags" then
+      entry.flags = flags_of(value)
+    else
+      fail_with("unknown argument given to redis.register_function")
+    end
+  end
+  if not name then
+    fail_with("redis.register_function must get a function name argument")
+  elseif not entry.callback then
+    fail_with("redis.register_function must get a callback argument")
+  end
+  return name, entry
+end
+
+local function register(...)
+  local given, name, callback = select("#", ...), ...
+  local entry
+  if given < 1 or given > 2 then
+    fail_with("wrong number of arguments to redis.register_function")
+  elseif not registered then
+    fail_with("redis.register_function can only be called on FUNCTION LOAD command")
+  elseif given == 1 then
+    if type(name) ~= "table" then
+      fail_with("calling redis.register_function with a single argument is only applicable to Lua table "
+        .. "(representing named arguments).")
+    end
+    name, entry = named_arguments(name)
+  elseif not is_text(name) then
+    fail_with("first argument to redis.register_function must be a string")
+  elseif type(callback) ~= "function" then
+    fail_with("second argument to redis.register_function must be a function")
+  else
+    name, entry = tostring(name), { callback = callback, flags = {} }
+  end
+  if string.find(name, "[^%w_]") or name == "" then
+    fail_with(host.wrong_name)
+  elseif registered[name] then
+    fail_with("Function already exists in the library")
+  end
+  registered[name] = entry
+end
+
+-- A library that is being loaded sees this and nothing else.
+local loading = setmetatable({
+  redis = readonly(setmetatable({
+    register_function = register, log = redis.log, LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+    REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
+  }, { __index = missing })),
+}, { __index = missing })
+
+-- What libraries see: first that, and what functions see when one is called.
+local stage = { __newindex = refuse, __metatable = false }
+local library_environment = setmetatable({}, stage)
+local function_redis, function_globals = {}, setmetatable({}, { __index = missing })
+for name, value in next, redis do
+  function_redis[name] = value
+end
+function_redis.breakpoint, function_redis.debug, function_redis.replicate_commands = nil, nil, nil
+for name, value in next, globals do
+  function_globals[name] = value
+end
+function_globals.redis, function_globals._G = readonly(function_redis), library_environment
+protected[library_environment] = function_globals
+
+-- Loads a library on trial: true and what it registers, or false and an error.
+local function load_library(library)
+  registered, stage.__index = {}, loading
+  local ok, reason = xpcall(library, fail)
+  local functions = registered
+  registered, stage.__index = nil, function_globals
+  return ok, ok and functions or reason
+end
+
+-- Calls a function of a library. Its variables begin anew in every call, whoever else has called it.
+local function call_function(library, name, keys, arguments)
+  host.set_version(2)
+  local ok, functions = load_library(library)
+  if not ok then
+    return false, functions
+  end
+  local callback = functions[name] and functions[name].callback
+  return xpcall(function() return callback(keys, arguments) end, fail)
+end
+
+return run, environment, globals, call_function, load_library, library_environment

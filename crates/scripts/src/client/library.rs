@@ -1,5 +1,6 @@
 //! The scripts that a process keeps, whichever of its workers was given them.
 
+use super::at_work::Register;
 use gateway::no_script;
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
@@ -16,9 +17,12 @@ const LOADED_BYTES: usize = 64 << 20;
 /// The SHA-1 of a script's text.
 pub(super) type Name = [u8; 20];
 
-/// See the module. Clones share what they keep.
+/// See the module. Clones share what they keep, and know the scripts at work.
 #[derive(Clone, Debug, Default)]
-pub struct Library(Arc<Mutex<Kept>>);
+pub struct Library {
+    kept: Arc<Mutex<Kept>>,
+    pub(super) at_work: Register,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -39,7 +43,7 @@ struct Entry {
 impl Library {
     /// Keeps a script until all are forgotten.
     pub(super) fn load(&self, name: Name, source: &[u8]) -> Result<(), Error> {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         let kept = &mut *kept;
         let is_loaded = kept.scripts.get(&name).is_some_and(|entry| entry.used.is_none());
         if is_loaded {
@@ -62,7 +66,7 @@ impl Library {
 
     /// A script came with EVAL.
     pub(super) fn see(&self, name: Name, source: &[u8]) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         let kept = &mut *kept;
         if kept.touch(&name).is_some() {
             return;
@@ -79,18 +83,18 @@ impl Library {
 
     /// The text of a script that is kept.
     pub(super) fn find(&self, name: &Name) -> Result<Arc<[u8]>, Error> {
-        let found = self.0.lock().touch(name);
+        let found = self.kept.lock().touch(name);
         found.ok_or_else(no_script)
     }
 
     /// True if a script of this name is kept.
     pub(super) fn keeps(&self, name: &Name) -> bool {
-        self.0.lock().scripts.contains_key(name)
+        self.kept.lock().scripts.contains_key(name)
     }
 
     /// Forgets all.
     pub(super) fn forget(&self) {
-        *self.0.lock() = Kept::default();
+        *self.kept.lock() = Kept::default();
     }
 }
 

@@ -2,15 +2,17 @@
 
 use super::cjson::{self, Settings};
 use super::fiber;
+use super::functions::Functions;
 use super::library::{Name, hex, name_of};
 use super::meter::{Limits, Meter, STRIDE};
 use super::random::{self, Random};
 use super::reply::{command, to_lua};
 use corosensei::stack::DefaultStack;
-use gateway::{Event, ScriptCall};
+use gateway::{Event, ScriptCall, ScriptFlags};
 use mlua::chunk::ChunkMode;
 use mlua::{
-    Error, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
+    Error, Function, HookTriggers, IntoLuaMulti, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table,
+    Value, VmState,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,10 +25,11 @@ const MEMORY: usize = 64 << 20;
 /// One that uses more when it is at rest is not kept.
 const MEMORY_AT_REST: usize = 8 << 20;
 /// How many scripts it keeps compiled.
-const COMPILED: usize = 500;
+pub(super) const COMPILED: usize = 500;
 const PRELUDE: &str = include_str!("client.lua");
-/// What scripts are called in errors.
+/// What scripts and libraries of functions are called in errors.
 const CHUNK: &str = "@user_script";
+pub(super) const LIBRARY_CHUNK: &str = "@user_function";
 
 /// What the functions of the prelude are called in errors.
 const PRELUDE_CHUNK: &str = "=client";
@@ -43,6 +46,7 @@ pub(super) struct Machine {
     cjson: Rc<Settings>,
     random: Rc<Random>,
     compiled: BTreeMap<Name, Compiled>,
+    pub functions: Functions,
     /// The stack, while no script runs.
     stack: Option<DefaultStack>,
 }
@@ -51,8 +55,8 @@ pub(super) struct Machine {
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     pub function: Function,
-    /// It says so itself.
-    pub is_read_only: bool,
+    /// What it says of itself, if it says anything.
+    pub flags: Option<ScriptFlags>,
     /// The number of its line, if it has one only: there is where an error arose that does not know.
     pub only_line: Option<i64>,
 }
@@ -80,13 +84,14 @@ impl Machine {
             super::struct_pack::library(&lua)?,
         );
         let prelude = lua.load(PRELUDE).set_name(PRELUDE_CHUNK).set_mode(ChunkMode::Text);
-        let (run, environment, globals) = prelude.call(libraries)?;
+        let (run, environment, globals, call, load, library) = prelude.call(libraries)?;
+        let functions = Functions::new(call, load, library);
         lua.set_memory_limit(MEMORY)?;
         let watched = Rc::clone(&meter);
         let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
         lua.set_global_hook(triggers, move |_, _| watched.count(STRIDE.into()).map(|()| VmState::Continue))?;
         let compiled = BTreeMap::new();
-        Ok(Machine { lua, meter, run, environment, globals, cjson, random, compiled, stack: None })
+        Ok(Machine { lua, meter, run, environment, globals, cjson, random, compiled, functions, stack: None })
     }
 
     /// The script of this name, whose text `source` gives if it is not known yet.
@@ -94,14 +99,14 @@ impl Machine {
         if let Some(compiled) = self.compiled.get(&name) {
             return Ok(compiled.clone());
         }
-        let (is_read_only, body) = split(source)?;
+        let (flags, body) = split(source)?;
         self.meter.restart();
         let chunk = self.lua.load(body).set_name(CHUNK).set_mode(ChunkMode::Text);
         let function = chunk.set_environment(self.environment.clone()).into_function();
         let function = function.map_err(|error| {
             types::Error::err(format!("Error compiling script (new function): {}", reason(&error)))
         })?;
-        let compiled = Compiled { function, is_read_only, only_line: only_line(source) };
+        let compiled = Compiled { function, flags, only_line: only_line(source) };
         if self.compiled.len() >= COMPILED {
             self.compiled.clear();
         }
@@ -109,13 +114,22 @@ impl Machine {
         Ok(compiled)
     }
 
-    /// Gives the next script its keys, its arguments, its random numbers and its stack.
-    pub fn prepare(&mut self, call: &ScriptCall<'_>) -> mlua::Result<DefaultStack> {
-        self.cjson.reset();
-        self.random.begin(call.seed);
+    /// Gives a script its keys and arguments: what runs it, and with what.
+    pub fn give_script(
+        &self,
+        compiled: &Compiled,
+        call: &ScriptCall<'_>,
+    ) -> mlua::Result<(Function, MultiValue)> {
         for (name, items) in [("KEYS", &call.keys), ("ARGV", &call.arguments)] {
             self.globals.raw_set(name, list(&self.lua, items)?)?;
         }
+        Ok((self.run.clone(), compiled.function.clone().into_lua_multi(&self.lua)?))
+    }
+
+    /// Gives the next script its random numbers and its stack.
+    pub fn prepare(&mut self, seed: u64) -> mlua::Result<DefaultStack> {
+        self.cjson.reset();
+        self.random.begin(seed);
         self.stack.take().map_or_else(|| fiber::stack().map_err(Error::external), Ok)
     }
 
@@ -126,12 +140,12 @@ impl Machine {
 
     /// True if it may run another script.
     pub fn is_sound(&self) -> bool {
-        !self.meter.has_reached_limit() && self.lua.used_memory() <= MEMORY_AT_REST
+        !self.meter.has_reached_limit() && !self.meter.is_killed() && self.lua.used_memory() <= MEMORY_AT_REST
     }
 }
 
 /// The number of the line with the whole program, if no other line has anything; a shebang is no program.
-fn only_line(source: &[u8]) -> Option<i64> {
+pub(super) fn only_line(source: &[u8]) -> Option<i64> {
     let is_program = |(number, line): &(i64, &[u8])| {
         !line.trim_ascii().is_empty() && (*number > 1 || !line.starts_with(b"#!"))
     };
@@ -140,12 +154,12 @@ fn only_line(source: &[u8]) -> Option<i64> {
     lines.next().is_none().then_some(number)
 }
 
-/// Splits `#!lua flags=no-writes` off, all but the end of the line; true if the script says so that it only reads.
-fn split(source: &[u8]) -> Result<(bool, &[u8]), types::Error> {
-    let mut is_read_only = false;
+/// Splits `#!lua flags=no-writes` off, all but the end of the line: what the script says of itself so.
+fn split(source: &[u8]) -> Result<(Option<ScriptFlags>, &[u8]), types::Error> {
     if !source.starts_with(b"#!") {
-        return Ok((is_read_only, source));
+        return Ok((None, source));
     }
+    let mut flags = ScriptFlags::default();
     let end = source.iter().position(|byte| *byte == b'\n');
     let end = end.ok_or_else(|| types::Error::err("Invalid script shebang"))?;
     let line = String::from_utf8_lossy(&source[2..end]);
@@ -159,16 +173,11 @@ fn split(source: &[u8]) -> Result<(bool, &[u8]), types::Error> {
             return Err(types::Error::err(format!("Unknown lua shebang option: {word}")));
         };
         for flag in list.split(',').filter(|flag| !flag.is_empty()) {
-            match flag {
-                "no-writes" => is_read_only = true,
-                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
-                other => {
-                    return Err(types::Error::err(format!("Unexpected flag in script shebang: {other}")));
-                }
-            }
+            let unknown = || types::Error::err(format!("Unexpected flag in script shebang: {flag}"));
+            flags = flags.and(ScriptFlags::from_name(flag.as_bytes()).ok_or_else(unknown)?);
         }
     }
-    Ok((is_read_only, &source[end..]))
+    Ok((Some(flags), &source[end..]))
 }
 
 /// What the prelude needs of the process.
@@ -190,6 +199,9 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     define("count", lua.create_function(move |_, steps: f64| watched.count(steps as u64))?)?;
     let watched = Rc::clone(meter);
     define("is_used_up", lua.create_function(move |_, ()| Ok(watched.is_used_up()))?)?;
+    let watched = Rc::clone(meter);
+    define("source", lua.create_function(move |_, ()| Ok(format!("@{}", watched.program.get())))?)?;
+    host.raw_set("wrong_name", gateway::WRONG_NAME)?;
     define("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     define("text_of", lua.create_function(|lua, reason: Value| Ok(text_of(lua, &reason)))?)?;
     define("is_native", lua.create_function(|_, called: Function| Ok(called.info().what == "C"))?)?;
@@ -241,7 +253,7 @@ fn caught(lua: &Lua, error: &Error) -> mlua::Result<Value> {
     };
     let table = lua.create_table()?;
     table.raw_set("err", text.as_str())?;
-    table.raw_set("source", CHUNK)?;
+    table.raw_set("source", format!("@{}", Meter::of(lua).program.get()))?;
     table.raw_set("line", *line)?;
     Ok(Value::Table(table))
 }
@@ -275,7 +287,7 @@ fn text_of(lua: &Lua, raised: &Value) -> Value {
         Value::Error(error) => return caught(lua, error).unwrap_or(Value::Nil),
         Value::String(text) => match located_in_prelude(&text.as_bytes()) {
             Some(text) => match line(lua) {
-                Some(line) => format!("user_script:{line}: {text}"),
+                Some(line) => format!("{}:{line}: {text}", Meter::of(lua).program.get()),
                 None => text,
             },
             None => return raised.clone(),
@@ -296,7 +308,7 @@ fn located_in_prelude(text: &[u8]) -> Option<String> {
 pub(super) fn place(lua: &Lua) -> String {
     let is_called_by_lua = lua.inspect_stack(1, |debug| debug.source().what != "C").unwrap_or(false);
     let line = if is_called_by_lua { line(lua) } else { None };
-    line.map_or_else(String::new, |line| format!("user_script:{line}: "))
+    line.map_or_else(String::new, |line| format!("{}:{line}: ", Meter::of(lua).program.get()))
 }
 
 /// The line that the script has reached. A call that is the last thing a function does leaves no trace of it.
@@ -308,7 +320,8 @@ fn line_on_stack(lua: &Lua) -> Option<usize> {
     let mut level = 0;
     loop {
         let found = lua.inspect_stack(level, |debug| {
-            let is_script = debug.source().source.is_some_and(|source| source == CHUNK);
+            let is_script =
+                debug.source().source.is_some_and(|source| [CHUNK, LIBRARY_CHUNK].contains(&&*source));
             if is_script { debug.current_line() } else { None }
         })?;
         if found.is_some() {
@@ -336,7 +349,7 @@ pub(super) fn reason(error: &Error) -> String {
 }
 
 /// A list of byte strings.
-fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
+pub(super) fn list(lua: &Lua, items: &[&[u8]]) -> mlua::Result<Table> {
     let list = lua.create_table_with_capacity(items.len(), 0)?;
     for (item, place) in items.iter().zip(1..) {
         list.raw_set(place, lua.create_string(item)?)?;

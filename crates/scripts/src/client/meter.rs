@@ -1,10 +1,12 @@
 //! What a script has used of what it may use.
 
+use super::at_work::AtWork;
 use super::fiber::{Order, Switch};
 use gateway::Event;
 use mlua::{Error, Lua};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::ReplyBuf;
 
@@ -14,6 +16,10 @@ pub(super) const STRIDE: u32 = 100;
 /// (Corrections 87).
 const SLICE: u64 = 20_000;
 const SLICE_TIME: Duration = Duration::from_micros(500);
+
+/// What the program of a script is called in errors, and that of a library of functions.
+pub(super) const SCRIPT: &str = "user_script";
+pub(super) const FUNCTION: &str = "user_function";
 
 /// What a script may use.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +51,10 @@ pub(super) struct Meter {
     computed: Cell<Duration>,
     is_out_of_time: Cell<bool>,
     is_stopped: Cell<bool>,
+    /// The script as others see it, who may end it.
+    at_work: RefCell<Option<Arc<AtWork>>>,
+    /// What its program is called in errors: one of [`SCRIPT`] and [`FUNCTION`].
+    pub program: Cell<&'static str>,
     /// The number of its line, if it has one only: there is where an error arose that does not know.
     pub only_line: Cell<Option<i64>>,
 }
@@ -61,6 +71,8 @@ impl Meter {
             computed: Cell::new(Duration::ZERO),
             is_out_of_time: Cell::new(false),
             is_stopped: Cell::new(false),
+            at_work: RefCell::new(None),
+            program: Cell::new(SCRIPT),
             only_line: Cell::new(None),
         }
     }
@@ -133,7 +145,17 @@ impl Meter {
 
     /// True if the script may execute nothing more.
     pub(super) fn is_used_up(&self) -> bool {
-        self.is_stopped.get() || self.has_reached_limit()
+        self.is_stopped.get() || self.is_killed() || self.has_reached_limit()
+    }
+
+    /// Others see the script from now on.
+    pub(super) fn set_at_work(&self, at_work: Option<Arc<AtWork>>) {
+        *self.at_work.borrow_mut() = at_work;
+    }
+
+    /// True if somebody has ended the script.
+    pub(super) fn is_killed(&self) -> bool {
+        self.at_work.borrow().as_ref().is_some_and(|at_work| at_work.is_killed())
     }
 
     /// True if it has used all that it may use.
@@ -143,7 +165,9 @@ impl Meter {
 
     /// What a script is told that may execute nothing more.
     pub(super) fn limit(&self) -> String {
-        if self.is_out_of_time.get() {
+        if self.is_killed() {
+            "Script killed by user with SCRIPT KILL...".to_owned()
+        } else if self.is_out_of_time.get() {
             format!("the script computed for more than {} ms", self.allowed.time.as_millis())
         } else if self.has_reached_limit() {
             format!("the script executed more than {} instructions", self.allowed.instructions)

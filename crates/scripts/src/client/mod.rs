@@ -8,10 +8,12 @@
 //! string count their steps as instructions.
 
 mod arguments;
+mod at_work;
 mod bit;
 mod cjson;
 mod cmsgpack;
 mod fiber;
+mod functions;
 mod library;
 mod machine;
 mod meter;
@@ -23,12 +25,14 @@ mod run;
 mod struct_pack;
 mod text;
 
+pub use functions::load_library;
 pub use library::Library;
 
-use gateway::{Interpreter, Run, ScriptCall, no_script};
+use gateway::{Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};
 use library::{from_hex, hex, name_of};
 use machine::{Machine, reason};
 use meter::Limits;
+use run::Program;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -90,19 +94,34 @@ impl Interpreter for Scripts {
     }
 
     fn begin(&mut self, call: &ScriptCall<'_>) -> Result<Box<dyn Run>, Error> {
-        let kept;
-        let (name, source) = match call.script {
-            gateway::Script::Source(source) => (name_of(source), source),
-            gateway::Script::Name(name) => {
-                let name = from_hex(name).ok_or_else(no_script)?;
-                kept = self.library.find(&name)?;
-                (name, &*kept)
-            }
+        let begin = |program| {
+            let at_work = self.library.at_work.begin(match call.script {
+                Script::Function { name, command, .. } => Some((name, command)),
+                Script::Source(_) | Script::Name(_) => None,
+            });
+            run::Script::begin(self.machine()?, program, call, (at_work, Rc::clone(&self.idle)))
         };
-        let script = run::Script::begin(self.machine()?, (name, source), call, Rc::clone(&self.idle))?;
-        if let gateway::Script::Source(source) = call.script {
-            self.library.see(name, source);
-        }
-        Ok(Box::new(script))
+        Ok(Box::new(match call.script {
+            Script::Source(source) => {
+                let name = name_of(source);
+                let script = begin(Program::Script(name, source))?;
+                self.library.see(name, source);
+                script
+            }
+            Script::Name(name) => {
+                let name = from_hex(name).ok_or_else(no_script)?;
+                let source = self.library.find(&name)?;
+                begin(Program::Script(name, &source))?
+            }
+            Script::Function { library, name, .. } => begin(Program::Function(library, name))?,
+        }))
+    }
+
+    fn kill(&mut self, kind: ScriptKind, least_millis: u64) -> bool {
+        self.library.at_work.kill(kind, Duration::from_millis(least_millis))
+    }
+
+    fn longest_function(&self) -> Option<RunningFunction> {
+        self.library.at_work.longest_function()
     }
 }

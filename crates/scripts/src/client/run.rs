@@ -1,24 +1,36 @@
 //! A script at work.
 
+use super::at_work::Guard;
 use super::fiber::{Fiber, Order};
 use super::library::{Name, hex};
-use super::machine::{Compiled, Machine, reason};
-use super::meter::Meter;
+use super::machine::{Machine, reason};
+use super::meter::{FUNCTION, Meter, SCRIPT};
 use super::reply::from_lua;
 use super::{Idle, MOST_IDLE};
 use corosensei::CoroutineResult;
-use gateway::{Event, Run, ScriptCall};
-use mlua::{Function, Value};
+use gateway::{Event, FunctionLibrary, Run, ScriptCall, ScriptFlags};
+use mlua::{Function, MultiValue, Value};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use types::{Error, ErrorCode, ReplyBuf};
 
 /// See the module. Its interpreter goes back to where it came from when it has ended.
 pub(super) struct Script {
-    is_read_only: bool,
+    flags: Option<ScriptFlags>,
     /// Both until it has ended.
     at_work: Option<(Fiber, Machine)>,
     idle: Idle,
+    _seen: Guard,
+}
+
+/// What a script executes.
+#[derive(Clone, Copy)]
+pub(super) enum Program<'p> {
+    /// A text, and its name.
+    Script(Name, &'p [u8]),
+    /// A function of a library.
+    Function(&'p Arc<FunctionLibrary>, &'p str),
 }
 
 impl fmt::Debug for Script {
@@ -32,21 +44,37 @@ impl Script {
     /// Begins a script that is compiled in this interpreter.
     pub fn begin(
         mut machine: Machine,
-        (name, source): (Name, &[u8]),
+        program: Program<'_>,
         call: &ScriptCall<'_>,
-        idle: Idle,
+        (seen, idle): (Guard, Idle),
     ) -> Result<Self, Error> {
-        let compiled = match machine.compile(name, source) {
+        let compiled = match program {
+            Program::Script(name, source) => machine.compile(name, source),
+            Program::Function(library, _) => machine.compile_library(library),
+        };
+        let compiled = match compiled {
             Ok(compiled) => compiled,
             Err(error) => {
                 put_back(machine, &idle);
                 return Err(error);
             }
         };
-        let stack = machine.prepare(call).map_err(|error| Error::err(reason(&error)))?;
-        let is_read_only = compiled.is_read_only;
-        let (run, meter) = (machine.run.clone(), Rc::clone(&machine.meter));
-        let work = Work { run, meter, name, compiled };
+        let failed = |error: mlua::Error| Error::err(reason(&error));
+        let stack = machine.prepare(call.seed).map_err(failed)?;
+        let (flags, meter) = (compiled.flags, Rc::clone(&machine.meter));
+        let (name, flags, chunk, (run, given)) = match program {
+            Program::Script(name, _) => {
+                let given = machine.give_script(&compiled, call).map_err(failed)?;
+                (hex(&name), flags, SCRIPT, given)
+            }
+            Program::Function(library, name) => {
+                let given = machine.give_function(&compiled, name, call).map_err(failed)?;
+                let function = library.functions.iter().find(|function| function.name == name);
+                (name.to_owned(), function.map(|function| function.flags), FUNCTION, given)
+            }
+        };
+        meter.set_at_work(Some(Arc::clone(&seen.0)));
+        let work = Work { run, given, meter, name, program: chunk, only_line: compiled.only_line };
         let fiber = Fiber::with_stack(stack, move |yielder, order| match order {
             Order::GoOn(_) => {
                 let meter = Rc::clone(&work.meter);
@@ -54,7 +82,7 @@ impl Script {
             }
             Order::Stop => Event::Fails(ended()),
         });
-        Ok(Script { is_read_only, at_work: Some((fiber, machine)), idle })
+        Ok(Script { flags, at_work: Some((fiber, machine)), idle, _seen: seen })
     }
 
     fn go_on(&mut self, order: Order) -> Event {
@@ -73,8 +101,8 @@ impl Script {
 }
 
 impl Run for Script {
-    fn is_read_only(&self) -> bool {
-        self.is_read_only
+    fn flags(&self) -> Option<ScriptFlags> {
+        self.flags
     }
 
     fn resume(&mut self, answer: Option<ReplyBuf>) -> Event {
@@ -97,20 +125,25 @@ fn ended() -> Error {
 
 /// What is done on a script's stack.
 struct Work {
-    /// The prelude's function that runs a script.
+    /// The prelude's function that runs a script, and what it is given.
     run: Function,
+    given: MultiValue,
     meter: Rc<Meter>,
-    name: Name,
-    compiled: Compiled,
+    /// What the script is called in errors, and its program.
+    name: String,
+    program: &'static str,
+    only_line: Option<i64>,
 }
 
 impl Work {
     fn run(self) -> Event {
         self.meter.restart();
-        self.meter.only_line.set(self.compiled.only_line);
-        let result = self.run.call::<(bool, Value)>(&self.compiled.function);
+        self.meter.only_line.set(self.only_line);
+        self.meter.program.set(self.program);
+        let result = self.run.call::<(bool, Value)>(self.given.clone());
         if self.meter.is_used_up() {
-            return Event::Fails(self.located(&format!("ERR {}", self.meter.limit()), None));
+            let error = self.located(&format!("ERR {}", self.meter.limit()), result.ok().and_then(line_of));
+            return if self.meter.is_killed() { Event::Killed(error) } else { Event::Fails(error) };
         }
         match result {
             Ok((true, value)) => match from_lua(&self.meter, &value) {
@@ -131,8 +164,7 @@ impl Work {
                     Ok(Value::String(text)) => text.to_string_lossy(),
                     _ => "ERR unknown error".to_owned(),
                 };
-                let line = table.raw_get::<Value>("line").ok().and_then(|line| line.as_integer());
-                self.located(&reason, line)
+                self.located(&reason, line_of((false, value.clone())))
             }
             Value::String(raised) => text(raised.to_string_lossy()),
             Value::Error(error) => text(reason(error)),
@@ -143,16 +175,23 @@ impl Work {
     /// An error with the script and the line that it comes from. A call that is the last thing a function does leaves no
     /// trace of its line.
     fn located(&self, text: &str, line: Option<i64>) -> Error {
-        let line = line.or(self.compiled.only_line).map_or_else(String::new, |line| format!(":{line}"));
-        let text = format!("{text} script: {}, on @user_script{line}.", hex(&self.name));
+        let line = line.or(self.only_line).map_or_else(String::new, |line| format!(":{line}"));
+        let text = format!("{text} script: {}, on @{}{line}.", self.name, self.program);
         Error::new(ErrorCode::Scripted, text)
     }
 }
 
+/// The line where an error arose, if it is one that knows.
+fn line_of((is_result, value): (bool, Value)) -> Option<i64> {
+    value.as_table().filter(|_| !is_result)?.raw_get::<Value>("line").ok()?.as_integer()
+}
+
 /// Keeps an interpreter for the next script, if it is worth it.
 pub(super) fn put_back(machine: Machine, idle: &Idle) {
+    let is_sound = machine.is_sound();
+    machine.meter.set_at_work(None);
     let mut idle = idle.borrow_mut();
-    if idle.len() < MOST_IDLE && machine.is_sound() {
+    if idle.len() < MOST_IDLE && is_sound {
         idle.push(machine);
     }
 }

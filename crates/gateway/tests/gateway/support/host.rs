@@ -2,13 +2,14 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Host, Incident, Interest,
-    KeyspaceOptions, Model, News, Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
-    Waiters,
+    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, FunctionLibraries, Host,
+    Incident, Interest, KeyspaceOptions, LibraryChange, Model, News, Notifications, OutputLimit, Pause,
+    Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::{ContextAsk, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use types::{Error, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
 
 /// A process with sixteen numbered keyspaces.
@@ -53,6 +54,7 @@ pub struct TestHost {
     pub monitors: usize,
     /// What other gateways were to show those who watch.
     pub monitored: Vec<u8>,
+    pub functions: Arc<FunctionLibraries>,
 }
 
 impl TestHost {
@@ -86,6 +88,7 @@ impl TestHost {
             noted: RefCell::default(),
             monitors: 0,
             monitored: Vec::new(),
+            functions: Arc::default(),
         }
     }
 
@@ -125,6 +128,11 @@ impl TestHost {
             _ => reply.simple("OK"),
         }
         reply
+    }
+
+    fn change(&mut self, change: LibraryChange) -> Result<(), Error> {
+        self.functions = Arc::new(self.functions.changed(change)?);
+        Ok(())
     }
 
     fn find(&self, name: &[u8]) -> Option<KeyspaceId> {
@@ -192,6 +200,21 @@ impl Host for TestHost {
             | Administration::Evict { .. }
             | Administration::HotKeys { .. } => Err(Error::err("there is no cluster")),
             Administration::Save => Ok(()),
+            Administration::LoadLibrary { source, replace } => {
+                scripts::load_library(source).and_then(|library| {
+                    reply.bulk(library.name.as_bytes());
+                    self.change(LibraryChange::Load { library, replace: *replace })
+                })
+            }
+            Administration::RestoreLibraries { sources, policy } => {
+                let loaded = sources.iter().map(|source| scripts::load_library(source));
+                let loaded = loaded.collect::<Result<Vec<_>, _>>();
+                loaded.and_then(|loaded| self.change(LibraryChange::Restore(loaded, *policy)))
+            }
+            Administration::DeleteLibrary { name } => {
+                self.change(LibraryChange::Delete(String::from_utf8_lossy(name).into_owned()))
+            }
+            Administration::FlushLibraries => self.change(LibraryChange::Flush),
             Administration::LoadType { .. } => Err(Error::err("there is no sandbox")),
             Administration::List => {
                 reply.array(self.keyspaces.len());
@@ -217,7 +240,10 @@ impl Host for TestHost {
             },
         };
         match outcome {
-            Err(error) => reply.error(&error),
+            Err(error) => {
+                reply = ReplyBuf::new();
+                reply.error(&error);
+            }
             Ok(()) if reply.is_empty() => reply.simple("OK"),
             Ok(()) => {}
         }
@@ -242,6 +268,10 @@ impl Host for TestHost {
     fn look_for_types(&mut self) -> bool {
         let Some(name) = self.unheard_of.take() else { return false };
         datatypes::user::register(name, 1, usertypes::Module::native::<auction::Auction>()).is_ok()
+    }
+
+    fn functions(&mut self, _look: bool) -> Arc<FunctionLibraries> {
+        Arc::clone(&self.functions)
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceId> {

@@ -183,7 +183,12 @@ fn settle(
 ) -> Result<(ClusterFile, bool)> {
     let path = directory.join(FILE);
     if !path.exists() {
-        let catalog = ClusterCatalog { seed: None, keyspaces: vec![keyspace.clone()], types: Vec::new() };
+        let catalog = ClusterCatalog {
+            seed: None,
+            keyspaces: vec![keyspace.clone()],
+            types: Vec::new(),
+            functions: Vec::new(),
+        };
         catalog.check(models, &wanted.shape()).map_err(anyhow::Error::msg)?;
         catalog.save(&wanted.catalog)?;
         std::fs::write(&path, serde_json::to_vec_pretty(&wanted)?)?;
