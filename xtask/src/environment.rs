@@ -81,14 +81,14 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
 /// Installs what the process tests need, where it is missing, and returns their Python.
 pub fn prepare(workspace: &Workspace) -> Result<PathBuf> {
     install_packages(workspace)?;
-    Ok(python_environment(workspace, REQUIREMENTS, None)?.join("bin/python"))
+    Ok(python_environment(workspace, REQUIREMENTS, &[])?.join("bin/python"))
 }
 
-/// The same, with the packages that a file of requirements pins; of one of them, its source distribution unpacked in the
+/// The same, with the packages that a file of requirements pins; of some of them, their source distributions unpacked in the
 /// folder [`SOURCES`] of the environment. Returns the environment's folder.
-pub fn prepare_with_source(workspace: &Workspace, requirements: &str, package: &str) -> Result<PathBuf> {
+pub fn prepare_with_sources(workspace: &Workspace, requirements: &str, packages: &[&str]) -> Result<PathBuf> {
     install_packages(workspace)?;
-    python_environment(workspace, requirements, Some(package))
+    python_environment(workspace, requirements, packages)
 }
 
 /// Pytest in the environment of the pinned requirements, for tests of the binaries of the shared profile.
@@ -163,10 +163,10 @@ fn python_can_make_environments(workspace: &Workspace) -> bool {
             .is_ok_and(|status| status.success())
 }
 
-/// An environment that holds exactly the pinned requirements, and the source of one of them, made on first use.
+/// An environment that holds exactly the pinned requirements, and the sources of some of them, made on first use.
 ///
-/// Its folder is named by the requirements and the Python that made it, so a change of either makes a new one.
-fn python_environment(workspace: &Workspace, file: &str, source_of: Option<&str>) -> Result<PathBuf> {
+/// Its folder is named by the requirements, the sources and the Python that made it, so a change of any makes a new one.
+fn python_environment(workspace: &Workspace, file: &str, sources_of: &[&str]) -> Result<PathBuf> {
     let requirements =
         fs::read_to_string(workspace.root.join(file)).with_context(|| format!("cannot read {file}"))?;
     if let Some(loose) = unpinned(&requirements) {
@@ -174,7 +174,8 @@ fn python_environment(workspace: &Workspace, file: &str, source_of: Option<&str>
     }
     let version =
         capture(workspace.command("python3").args(["-c", "import sys; print(sys.executable, sys.version)"]))?;
-    let key = fingerprint(&[requirements.as_bytes(), version.as_bytes()].concat());
+    let key =
+        fingerprint(&[requirements.as_bytes(), version.as_bytes(), sources_of.concat().as_bytes()].concat());
     let folder = workspace.root.join(".cache/venv").join(format!("{key:016x}"));
     let python = folder.join("bin/python");
     let complete = folder.join("complete");
@@ -187,20 +188,20 @@ fn python_environment(workspace: &Workspace, file: &str, source_of: Option<&str>
     run(workspace.command("python3").args(["-m", "venv"]).arg(&folder))?;
     let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", file];
     run(workspace.command(&python).args(pip))?;
-    if let Some(package) = source_of {
-        unpack_source(workspace, &folder, file, package)?;
+    if !sources_of.is_empty() {
+        unpack_sources(workspace, &folder, file, sources_of)?;
     }
     fs::write(&complete, "").with_context(|| format!("cannot write {}", complete.display()))?;
     Ok(folder)
 }
 
-/// Fetches and unpacks the source distribution of a package in the version that the requirements name.
-fn unpack_source(workspace: &Workspace, folder: &Path, requirements: &str, package: &str) -> Result<()> {
+/// Fetches and unpacks the source distributions of packages in the versions that the requirements name.
+fn unpack_sources(workspace: &Workspace, folder: &Path, requirements: &str, packages: &[&str]) -> Result<()> {
     let (python, sources) = (folder.join("bin/python"), folder.join(SOURCES));
     let pip =
         ["-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:"];
     let mut download = workspace.command(&python);
-    download.args(pip).args(["--no-build-isolation", "-c", requirements, package, "-d"]);
+    download.args(pip).args(["--no-build-isolation", "-c", requirements]).args(packages).arg("-d");
     run(download.arg(&sources))?;
     for entry in fs::read_dir(&sources)? {
         let mut unpack = workspace.command(&python);
