@@ -305,6 +305,13 @@ impl<S: Stamp> History<S> {
     pub(crate) fn bring_shown(&mut self, cell: &mut Cell, group: u16, upto: S) {
         let Some(sight) = self.sight else { return };
         self.bring_first(cell, self.coming.due(upto, group, |stamp| sight(stamp).group == group));
+        self.coming.leave(group);
+    }
+
+    /// The first effect that waits of those that [`History::bring_shown`] does only when it is shown; `None` if it does some
+    /// already, or may.
+    pub(crate) fn shown_from(&self, shown: Option<(u16, S)>) -> Option<S> {
+        shown.and_then(|(group, _)| self.coming.first().filter(|_| !self.coming.has(group)))
     }
 
     /// Does the first `count` effects that wait: all above the first of them is undone, and performed again.

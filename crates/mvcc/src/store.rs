@@ -37,7 +37,7 @@ use agenda::{Agenda, Entry};
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
 use snapshots::KeyHistory;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Bound;
 use types::{HashSeed, KeyHash, Rng, Timestamp};
@@ -142,8 +142,9 @@ pub struct Store<S> {
     losses: Option<Losses<S>>,
     /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
     contested: BTreeSet<(KeyHash, CompactKey)>,
-    /// Histories in which effects wait to be done, by the hashes of their keys.
-    waiting: VecDeque<KeyHash>,
+    /// Histories in which effects wait to be done, by the first one that [`Store::show_to`] must show for that; `None`: by
+    /// nothing more.
+    waiting: Agenda<Option<S>>,
     /// With `sight`: a group and a place. Nobody is shown anything of another group above it.
     shown: Option<(u16, S)>,
     /// How many more steps [`Store::refresh_some`] took than it was allowed.
@@ -187,7 +188,7 @@ impl<S: Stamp> Store<S> {
             watershed: lowest,
             losses: None,
             contested: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            waiting: Agenda::new(),
             shown: None,
             owed: 0,
             steps: 0,
@@ -464,7 +465,7 @@ impl<S: Stamp> Store<S> {
     pub fn scan(&self, cursor: u64, mut visit: impl FnMut(&[u8], &Record<S>)) -> u64 {
         self.table.scan(cursor, |record| {
             // A value may be among what waits to be done.
-            let waits = || !self.waiting.is_empty() && self.waits(self.hash(&record.key), &record.key);
+            let waits = || self.waiting.peek().is_some() && self.waits(self.hash(&record.key), &record.key);
             if record.cell.value.is_some() || waits() {
                 visit(&record.key, record);
             }

@@ -46,8 +46,9 @@ impl<S: Stamp> Store<S> {
         for kept in self.histories.iter() {
             let key = &kept.key;
             kept.history.assert_consistent();
-            assert!(kept.is_queued || !kept.history.waits(), "{key:?}, some of which waits, is in the queue");
-            assert!(!kept.is_queued || self.waiting.contains(&kept.hash), "{key:?} is in the queue");
+            let queued = kept.queued.map(|at| (at, kept.hash));
+            let stands = queued.is_some_and(|queued| self.waiting.iter().any(|waiting| *waiting == queued));
+            assert!(stands || !kept.history.waits(), "{key:?}, some of which waits, is in the queue");
             assert!(self.table.get(kept.hash, key).is_some(), "{key:?}, which has a history, has a record");
             let last = kept.history.last();
             assert!(last.is_some_and(|last| kept.due <= last), "the history of {key:?} is folded in time");
