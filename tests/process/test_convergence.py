@@ -87,3 +87,26 @@ def test_keys_that_are_overdue_leave_though_nobody_meets_them(regions):
         assert b.expire("refreshed", 3600)
         wait_until(lambda: a.dbsize() <= before + 1 and b.dbsize() <= before + 1, timeout=60, every=0.25)
         assert a.get("refreshed") == b.get("refreshed") == "x"
+
+
+def test_dead_keys_do_not_count_while_a_region_is_cut_off(regions):
+    """What has expired stays until the other region is back, but DBSIZE, INFO and KEYSPACE INFO tell what lives."""
+    with regions["a/1"].client() as a, regions["b/1"].client() as b:
+        wait_until(lambda: a.dbsize() == b.dbsize())
+        before = a.dbsize()
+        regions.do("cut a b")
+        try:
+            for number in range(300):
+                a.set(f"dead:{number}", "x", px=200 if number < 200 else None)
+                a.hset(f"gone:{number % 10}", "f", number)
+            assert a.dbsize() >= before + 110
+            for number in range(200, 300):
+                a.delete(f"dead:{number}")
+            for number in range(10):
+                a.delete(f"gone:{number}")
+            a.set("dead:0", "again")
+            wait_until(lambda: a.dbsize() == before + 1)
+            wait_until(lambda: sum(database["keys"] for database in a.info("keyspace").values()) <= before + 1)
+        finally:
+            regions.do("heal")
+        wait_until(lambda: a.dbsize() == b.dbsize() == before + 1)

@@ -56,6 +56,9 @@ pub struct Bounds<S> {
 /// An effect that arrives below at most so many is done at once; so many are taken back for a read and done again.
 pub(crate) const FEW: usize = 32;
 
+/// Histories shorter than that have no spare room.
+const SHORT: usize = 4;
+
 /// Tells what an effect observed by its stamp.
 pub type SightOf<S> = fn(&S) -> Sight<S>;
 
@@ -305,6 +308,13 @@ impl<S: Stamp> History<S> {
     pub(crate) fn bring_shown(&mut self, cell: &mut Cell, group: u16, upto: S) {
         let Some(sight) = self.sight else { return };
         self.bring_first(cell, self.coming.due(upto, group, |stamp| sight(stamp).group == group));
+        self.coming.leave(group);
+    }
+
+    /// The first effect that waits of those that [`History::bring_shown`] does only when it is shown; `None` if it does some
+    /// already, or may.
+    pub(crate) fn shown_from(&self, shown: Option<(u16, S)>) -> Option<S> {
+        shown.and_then(|(group, _)| self.coming.first().filter(|_| !self.coming.has(group)))
     }
 
     /// Does the first `count` effects that wait: all above the first of them is undone, and performed again.
@@ -370,6 +380,7 @@ impl<S: Stamp> History<S> {
         } else if self.is_done_at_once(place, stamp, shown) {
             self.note_done(stamp);
             self.undo_from(place, cell);
+            self.make_room();
             self.entries.insert(place, entry);
             self.apply_from(place, cell);
         } else {
@@ -377,6 +388,13 @@ impl<S: Stamp> History<S> {
             self.coming.insert(entry, self.sight.map_or(0, |sight| sight(&stamp).group));
         }
         self.note_contest(stamp);
+    }
+
+    /// Most histories stay short: the first few effects get no more room than they need.
+    fn make_room(&mut self) {
+        if self.entries.len() < SHORT {
+            self.entries.reserve_exact(1);
+        }
     }
 
     /// True if an effect that belongs to this place is done as it arrives.
@@ -408,6 +426,7 @@ impl<S: Stamp> History<S> {
         self.note_come(stamp, coded);
         let entry = Entry { trace: trace.map(Box::new), ..Entry::new(stamp, coded) };
         self.heap_bytes += entry.heap_bytes();
+        self.make_room();
         self.entries.insert(place, entry);
         self.note_contest(stamp);
     }
@@ -616,7 +635,11 @@ impl<S: Stamp> History<S> {
 fn note_most<S: Stamp>(most: &mut Vec<(u16, S)>, group: u16, stamp: S) {
     match most.iter_mut().find(|(known, _)| *known == group) {
         Some((_, greatest)) => *greatest = stamp.max(*greatest),
-        None => most.push((group, stamp)),
+        None => {
+            // Groups are few, and histories many.
+            most.reserve_exact(1);
+            most.push((group, stamp));
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use agenda::{Agenda, Entry};
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
 use snapshots::KeyHistory;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Bound;
 use types::{HashSeed, KeyHash, Rng, Timestamp};
@@ -102,8 +102,8 @@ impl<S> Keyed for Record<S> {
 struct Counted {
     memory: usize,
     deadline: u64,
-    /// It has a deadline of its own, not only fields with deadlines.
-    dated: bool,
+    /// The deadline of its own, or 0.
+    expires_at: u64,
     absent: bool,
 }
 
@@ -111,8 +111,8 @@ impl Counted {
     #[inline]
     fn of(cell: &Cell) -> Counted {
         let memory = cell.value.as_ref().map_or(0, Value::memory);
-        let (deadline, dated) = (cell.next_deadline(0), cell.expires_at != 0);
-        Counted { memory, deadline, dated, absent: cell.value.is_none() }
+        let (deadline, expires_at) = (cell.next_deadline(0), cell.expires_at);
+        Counted { memory, deadline, expires_at, absent: cell.value.is_none() }
     }
 }
 
@@ -142,8 +142,9 @@ pub struct Store<S> {
     losses: Option<Losses<S>>,
     /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
     contested: BTreeSet<(KeyHash, CompactKey)>,
-    /// Histories in which effects wait to be done, by the hashes of their keys.
-    waiting: VecDeque<KeyHash>,
+    /// Histories in which effects wait to be done, by the first one that [`Store::show_to`] must show for that; `None`: by
+    /// nothing more.
+    waiting: Agenda<Option<S>>,
     /// With `sight`: a group and a place. Nobody is shown anything of another group above it.
     shown: Option<(u16, S)>,
     /// How many more steps [`Store::refresh_some`] took than it was allowed.
@@ -155,6 +156,9 @@ pub struct Store<S> {
     deadlines: BTreeSet<(u64, CompactKey)>,
     /// How many of these are of keys that have a deadline of their own.
     dated: usize,
+    /// How many of them stand in `deadlines` with that one, at or before `lapsed_until`, in milliseconds since 1970.
+    lapsed: usize,
+    lapsed_until: u64,
     /// Records that are absent but kept for their history.
     tombstones: usize,
     /// What they occupy, of `memory`.
@@ -187,13 +191,15 @@ impl<S: Stamp> Store<S> {
             watershed: lowest,
             losses: None,
             contested: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            waiting: Agenda::new(),
             shown: None,
             owed: 0,
             steps: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
             dated: 0,
+            lapsed: 0,
+            lapsed_until: 0,
             tombstones: 0,
             buried: 0,
             memory: 0,
@@ -213,6 +219,27 @@ impl<S: Stamp> Store<S> {
     /// How many keys there are, expired ones that nobody has met included.
     pub fn len(&self) -> usize {
         self.table.len() - self.tombstones
+    }
+
+    /// How many of them had not expired when [`Store::pass_time`] was called last; hashes with fields that have expired count
+    /// until these are deleted.
+    pub fn living(&self) -> usize {
+        self.len() - self.lapsed
+    }
+
+    /// Counts the keys whose deadline has passed at `now_millis`: while another region is silent they stay for long.
+    pub fn pass_time(&mut self, now_millis: u64) {
+        if now_millis <= self.lapsed_until {
+            return;
+        }
+        let from = (self.lapsed_until + 1, CompactKey::new(b""));
+        let passed = self.deadlines.range(from..(now_millis + 1, CompactKey::new(b"")));
+        let is_own = |(at, key): &&(u64, CompactKey)| {
+            let record = self.table.get(self.seed.hash(key), key);
+            record.is_some_and(|record| record.cell.expires_at == *at)
+        };
+        self.lapsed += passed.filter(is_own).count();
+        self.lapsed_until = now_millis;
     }
 
     /// True without keys.
@@ -378,7 +405,7 @@ impl<S: Stamp> Store<S> {
             return;
         }
         self.move_deadline(key, 0, cell.next_deadline(0));
-        self.dated += usize::from(cell.expires_at != 0);
+        self.count_dated(Counted::of(&Cell::ABSENT), Counted::of(&cell));
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
         self.table.insert_absent(hash, Box::new(record));
@@ -389,7 +416,7 @@ impl<S: Stamp> Store<S> {
             self.memory -= record.memory();
             self.watermark = self.watermark.max(record.stamp);
             self.move_deadline(key, record.cell.next_deadline(0), 0);
-            self.dated -= usize::from(record.cell.expires_at != 0);
+            self.count_dated(Counted::of(&record.cell), Counted::of(&Cell::ABSENT));
         }
     }
 
@@ -397,10 +424,23 @@ impl<S: Stamp> Store<S> {
     #[inline]
     fn recount(&mut self, key: &[u8], before: Counted, after: Counted) {
         self.memory = self.memory + after.memory - before.memory;
-        self.dated = self.dated + usize::from(after.dated) - usize::from(before.dated);
+        if (before.deadline, before.expires_at) != (after.deadline, after.expires_at) {
+            self.count_dated(before, after);
+        }
         if before.deadline != after.deadline {
             self.move_deadline(key, before.deadline, after.deadline);
         }
+    }
+
+    /// The state of a key with deadlines was counted so `before` and is so now.
+    fn count_dated(&mut self, before: Counted, after: Counted) {
+        let dated = |counted: Counted| usize::from(counted.expires_at != 0);
+        let until = self.lapsed_until;
+        let lapsed = |counted: Counted| {
+            usize::from((1..=until).contains(&counted.expires_at) && counted.deadline == counted.expires_at)
+        };
+        self.dated = self.dated + dated(after) - dated(before);
+        self.lapsed = self.lapsed + lapsed(after) - lapsed(before);
     }
 
     fn move_deadline(&mut self, key: &[u8], from: u64, to: u64) {
@@ -464,7 +504,7 @@ impl<S: Stamp> Store<S> {
     pub fn scan(&self, cursor: u64, mut visit: impl FnMut(&[u8], &Record<S>)) -> u64 {
         self.table.scan(cursor, |record| {
             // A value may be among what waits to be done.
-            let waits = || !self.waiting.is_empty() && self.waits(self.hash(&record.key), &record.key);
+            let waits = || self.waiting.peek().is_some() && self.waits(self.hash(&record.key), &record.key);
             if record.cell.value.is_some() || waits() {
                 visit(&record.key, record);
             }
@@ -509,7 +549,7 @@ impl<S: Stamp> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
         (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
-        (empty.shown, empty.mutants) = (self.shown, self.mutants);
+        (empty.shown, empty.mutants, empty.lapsed_until) = (self.shown, self.mutants, self.lapsed_until);
         empty.track(self.usage.as_ref().map(|usage| usage.tracked()));
         std::mem::replace(self, empty)
     }

@@ -48,6 +48,16 @@ impl<S: Stamp> Coming<S> {
         self.groups.iter().any(|other| *other != group)
     }
 
+    /// True if some may be of this group.
+    pub fn has(&self, group: u16) -> bool {
+        self.groups.contains(&group)
+    }
+
+    /// None is of this group any more.
+    pub fn leave(&mut self, group: u16) {
+        self.groups.retain(|other| *other != group);
+    }
+
     pub fn iter(&self) -> vec_deque::Iter<'_, Entry<S>> {
         self.entries.iter()
     }
@@ -57,7 +67,7 @@ impl<S: Stamp> Coming<S> {
     }
 
     pub fn insert(&mut self, entry: Entry<S>, group: u16) {
-        if !self.groups.contains(&group) {
+        if !self.has(group) {
             self.groups.push(group);
         }
         let place = self.count(entry.stamp);
@@ -76,7 +86,7 @@ impl<S: Stamp> Coming<S> {
     /// How many there are up to the last one that is at or below a stamp, or that counts and is of a group.
     pub fn due(&self, upto: S, group: u16, counts: impl Fn(&S) -> bool) -> usize {
         let count = self.count(upto);
-        if self.groups.contains(&group) { self.due_by(counts).max(count) } else { count }
+        if self.has(group) { self.due_by(counts).max(count) } else { count }
     }
 
     /// How many there are up to the last one that counts.

@@ -31,6 +31,7 @@ impl<S: Stamp> History<S> {
     pub(super) fn insert_whole(&mut self, cell: &mut Cell, place: usize, mut entry: Entry<S>) {
         let Some(next) = self.entries.get_mut(place) else {
             let performed = self.perform_alone(cell, &effect_of(&entry));
+            self.make_room();
             self.entries.push_back(entry);
             return self.put_done(place, performed);
         };

@@ -17,7 +17,7 @@ impl<S: Stamp> Store<S> {
     }
 
     fn assert_records(&self) {
-        let (mut tombstones, mut buried, mut dated) = (0, 0, 0);
+        let (mut tombstones, mut buried, mut dated, mut lapsed) = (0, 0, 0, 0);
         let mut deadlines = BTreeSet::new();
         for record in self.table.iter() {
             let counted = Counted::of(&record.cell);
@@ -29,6 +29,8 @@ impl<S: Stamp> Store<S> {
                 assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
             }
             dated += usize::from(record.cell.expires_at != 0);
+            let stands = counted.expires_at != 0 && counted.deadline == counted.expires_at;
+            lapsed += usize::from(stands && counted.deadline <= self.lapsed_until);
             if counted.deadline != 0 {
                 deadlines.insert((counted.deadline, record.key.clone()));
             }
@@ -37,6 +39,7 @@ impl<S: Stamp> Store<S> {
         assert_eq!(self.buried, buried, "memory of tombstones");
         assert!(self.retained() <= self.memory(), "what is kept for snapshots is part of the memory");
         assert_eq!(self.dated, dated, "keys with a deadline of their own");
+        assert_eq!(self.lapsed, lapsed, "keys whose deadline has passed");
         assert_eq!(self.deadlines, deadlines, "deadlines");
     }
 
@@ -46,8 +49,9 @@ impl<S: Stamp> Store<S> {
         for kept in self.histories.iter() {
             let key = &kept.key;
             kept.history.assert_consistent();
-            assert!(kept.is_queued || !kept.history.waits(), "{key:?}, some of which waits, is in the queue");
-            assert!(!kept.is_queued || self.waiting.contains(&kept.hash), "{key:?} is in the queue");
+            let queued = kept.queued.map(|at| (at, kept.hash));
+            let stands = queued.is_some_and(|queued| self.waiting.iter().any(|waiting| *waiting == queued));
+            assert!(stands || !kept.history.waits(), "{key:?}, some of which waits, is in the queue");
             assert!(self.table.get(kept.hash, key).is_some(), "{key:?}, which has a history, has a record");
             let last = kept.history.last();
             assert!(last.is_some_and(|last| kept.due <= last), "the history of {key:?} is folded in time");

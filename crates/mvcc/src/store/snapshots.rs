@@ -7,7 +7,6 @@ use crate::history::{Bounds, Coded, FEW, History, SightOf};
 use crate::{CompactKey, Keyed};
 use datatypes::merge::Trace;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
-use std::collections::VecDeque;
 use types::{HashSeed, KeyHash};
 
 /// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
@@ -35,17 +34,21 @@ pub(super) struct KeyHistory<S> {
     /// effects, not once an effect.
     pub(super) due: S,
     pub(super) era: u64,
-    /// It is among the store's `waiting`.
-    pub(super) is_queued: bool,
+    /// Where it stands in the store's `waiting`, if it does.
+    pub(super) queued: Option<Option<S>>,
     pub(super) history: History<S>,
 }
 
 impl<S: Stamp> KeyHistory<S> {
-    /// Something was done with it: if effects wait, it stands in the queue. Returns how many steps that was.
-    fn queue(&mut self, waiting: &mut VecDeque<KeyHash>) -> u64 {
-        if self.history.waits() && !self.is_queued {
-            self.is_queued = true;
-            waiting.push_back(self.hash);
+    /// Something was done with it: if effects wait, it stands in the queue, no later than at the first of them. Returns how
+    /// many steps that was.
+    fn queue(&mut self, waiting: &mut Agenda<Option<S>>, shown: Option<(u16, S)>) -> u64 {
+        if self.history.waits() {
+            let at = self.history.shown_from(shown);
+            if self.queued.is_none_or(|queued| at < queued) {
+                self.queued = Some(at);
+                waiting.push((at, self.hash));
+            }
         }
         self.history.take_steps()
     }
@@ -258,25 +261,29 @@ impl<S: Stamp> Store<S> {
         let repaid = steps.min(self.owed);
         self.owed -= repaid;
         let until = self.steps.saturating_add(steps - repaid);
-        let mut left = self.waiting.len();
         while self.steps < until
-            && left > 0
-            && let Some(hash) = self.waiting.pop_front()
+            && self.is_wanted()
+            && let Some((at, hash)) = self.waiting.pop()
         {
-            (left, self.steps) = (left - 1, self.steps + 1);
-            let queued = |history: &KeyHistory<S>| history.hash == hash && history.is_queued;
+            self.steps += 1;
+            // One that was forgotten, or stands earlier in the queue by now, is not found.
+            let queued = |history: &KeyHistory<S>| history.hash == hash && history.queued == Some(at);
             let Some(kept) = self.histories.find_mut(hash, queued) else { continue };
-            kept.is_queued = false;
-            if kept.history.waits() {
-                let (key, shown) = (kept.key.clone(), self.shown);
-                self.change_kept(hash, &key, |history, cell| match shown {
-                    Some((group, upto)) => history.bring_shown(cell, group, upto),
-                    None => history.bring(cell, None),
-                });
-            }
+            kept.queued = None;
+            let (key, shown) = (kept.key.clone(), self.shown);
+            self.change_kept(hash, &key, |history, cell| match shown {
+                Some((group, upto)) => history.bring_shown(cell, group, upto),
+                None => history.bring(cell, None),
+            });
         }
         self.owed += self.steps.saturating_sub(until);
-        left > 0
+        self.is_wanted()
+    }
+
+    /// The first key of those that wait may be shown more than is done.
+    fn is_wanted(&self) -> bool {
+        let upto = self.shown.map(|(_, upto)| upto);
+        self.waiting.peek().is_some_and(|(at, _)| upto.is_none() || at <= upto)
     }
 
     /// True if the key's newest state is not up to date: some effects wait to be done.
@@ -387,7 +394,7 @@ impl<S: Stamp> Store<S> {
             due.push((stamp, hash));
             let history = History::new(sight, few, tells_losses);
             let key = CompactKey::new(key);
-            let kept = KeyHistory { key, hash, due: stamp, era, is_queued: false, history };
+            let kept = KeyHistory { key, hash, due: stamp, era, queued: None, history };
             *memory += kept.heap_bytes();
             *all_kept += kept.heap_bytes();
             kept
@@ -399,7 +406,7 @@ impl<S: Stamp> Store<S> {
         if kept.history.is_contested() && !contested {
             self.contested.insert((hash, kept.key.clone()));
         }
-        self.steps += kept.queue(&mut self.waiting);
+        self.steps += kept.queue(&mut self.waiting, self.shown);
         record.stamp = record.stamp.max(stamp);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
@@ -443,7 +450,7 @@ impl<S: Stamp> Store<S> {
         let record = self.table.get_mut(hash, key)?;
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         let answer = change(&mut kept.history, &mut record.cell);
-        self.steps += kept.queue(&mut self.waiting);
+        self.steps += kept.queue(&mut self.waiting, self.shown);
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
         Some(answer)
@@ -533,7 +540,7 @@ impl<S: Stamp> Store<S> {
             Some(kept) => {
                 let bytes_before = kept.heap_bytes();
                 let answer = kept.history.with_state(&mut record.cell, visible, bounds, later, own, read);
-                self.steps += kept.queue(&mut self.waiting);
+                self.steps += kept.queue(&mut self.waiting, self.shown);
                 let bytes = kept.heap_bytes();
                 self.memory = self.memory + bytes - bytes_before;
                 self.kept = self.kept + bytes - bytes_before;

@@ -99,7 +99,7 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
         })
     };
     let mut hash = Vec::new();
-    let operation = match random.u32(..29) {
+    let operation = match random.u32(..32) {
         0..5 => push,
         5 | 6 => Operation::List(list::Operation::Pop { end, count: None }),
         7 => Operation::List(list::Operation::Put { index: 0, value: number }),
@@ -133,6 +133,16 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
             cell.encode(&mut hash);
             Operation::Key(key::Operation::Restore(hash.as_slice().into()))
         }
+        29 => Operation::Dict(dict::Operation::ExpireAt {
+            fields: Items::one(b"f"),
+            at_millis: 8000,
+            condition: Default::default(),
+        }),
+        30 => Operation::Dict(dict::Operation::PutUntil {
+            pairs: Items::two(b"f", number),
+            condition: dict::PutCondition::Always,
+            deadline: register::Deadline::At { millis: 7000 },
+        }),
         _ => push,
     };
     let mut bytes = Vec::new();
@@ -453,6 +463,36 @@ fn what_is_given_up_has_never_been() {
         }
     }
     assert!(given_up > 1000, "{given_up}");
+}
+
+/// A key that waits beyond what is shown is looked at once, not again and again, also where an earlier history of it had
+/// been in the queue when it was forgotten.
+#[test]
+fn what_waits_beyond_what_is_shown_is_looked_at_once() {
+    let mut store = empty(0);
+    let hash = store.hash(KEY);
+    let removal = encoded(&Effect::Set(set::Effect::Remove { members: Items::one(b"m") }));
+    for round in [0, 10] {
+        for (at, group) in [(round + 5, 0), (round + 3, 1)] {
+            let stamp = Stamp { at, group, upto: round };
+            store.commit(hash, KEY, stamp, &effect(&removal));
+        }
+        assert!(store.waits(hash, KEY), "it arrived below one that it had not observed");
+        if round == 0 {
+            store.with_state(hash, KEY, |_| true, &[], |_| ());
+            store.set_horizon(Some(Stamp::last_at(9)));
+            store.set_watershed(Stamp::last_at(9));
+            while store.fold_some(1) {}
+            assert_eq!(store.effects(hash, KEY).count() + store.context(hash, KEY).count(), 0);
+        }
+    }
+    store.show_to(0, Stamp::last_at(9));
+    assert!((0..5).any(|_| !store.refresh_some(1)), "nothing is left that may be shown");
+    assert!(store.waits(hash, KEY));
+    store.show_to(0, Stamp::last_at(13));
+    assert!((0..5).any(|_| !store.refresh_some(1)), "it was shown");
+    assert!(!store.waits(hash, KEY));
+    store.assert_consistent();
 }
 
 /// When everything has arrived and everybody has observed it, nothing is kept but the value.

@@ -135,3 +135,77 @@ fn reads_of_old_snapshots_leave_no_trace_in_the_count() {
     store.set_horizon(None);
     store.assert_consistent();
 }
+
+/// Ordered by time, and as large as what the causal protocols order effects by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Wide {
+    at: u64,
+    transaction: [u64; 2],
+    depends_on: u64,
+    region: u16,
+}
+
+impl mvcc::Stamp for Wide {}
+
+impl Wide {
+    fn at(at: u64) -> Wide {
+        Wide { at, ..Wide::default() }
+    }
+}
+
+fn merging() -> Store<Wide> {
+    let mut store: Store<Wide> = Store::new(HashSeed(5), Wide::default());
+    store.merge_by(|stamp| mvcc::Sight { group: stamp.region, upto: Wide::at(stamp.depends_on) });
+    store.set_horizon(Some(Wide::default()));
+    store
+}
+
+fn put(store: &mut Store<Wide>, key: u32, at: u64, effect: &Effect<'_>) {
+    let key = key.to_be_bytes();
+    store.commit(store.hash(&key), &key, Wide::at(at), effect);
+}
+
+/// While a region is silent nothing is forgotten. What short histories occupy beside their effects is what they need.
+#[test]
+fn short_histories_have_no_spare_room() {
+    let mut store = merging();
+    let deadline = register::Deadline::At { millis: 1000 };
+    let set = Effect::Register(register::Effect::Set { value: b"value", deadline });
+    let fresh = store.memory();
+    (0..10_000).for_each(|key| put(&mut store, key, 1 + u64::from(key), &set));
+    let expiring = (store.memory() - fresh) / 10_000;
+    assert!(expiring < 850, "{expiring} bytes for a key that was set");
+}
+
+#[test]
+fn expired_keys_do_not_count_as_living_ones() {
+    let mut store = merging();
+    for key in 0..100 {
+        let deadline = register::Deadline::At { millis: 1000 + u64::from(key) };
+        put(
+            &mut store,
+            key,
+            1 + u64::from(key),
+            &Effect::Register(register::Effect::Set { value: b"v", deadline }),
+        );
+    }
+    store.pass_time(1009);
+    assert_eq!((store.len(), store.living()), (100, 90));
+    // A later deadline, none, an earlier one, and a deletion; one is written that has expired.
+    put(&mut store, 0, 200, &Effect::Key(datatypes::key::Effect::SetDeadline(2000)));
+    put(&mut store, 1, 201, &Effect::Key(datatypes::key::Effect::SetDeadline(0)));
+    put(&mut store, 50, 202, &Effect::Key(datatypes::key::Effect::SetDeadline(900)));
+    put(&mut store, 2, 203, &Effect::DELETE);
+    let deadline = register::Deadline::At { millis: 500 };
+    put(&mut store, 100, 204, &Effect::Register(register::Effect::Set { value: b"v", deadline }));
+    assert_eq!((store.len(), store.living()), (100, 91));
+    store.assert_consistent();
+    store.pass_time(1099);
+    assert_eq!((store.len(), store.living()), (100, 2));
+    store.pass_time(1000);
+    store.assert_consistent();
+    store.pass_time(3000);
+    store.set_horizon(Some(Wide::at(1000)));
+    assert_eq!((store.len(), store.living()), (100, 1));
+    store.assert_consistent();
+}

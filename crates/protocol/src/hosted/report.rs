@@ -29,7 +29,7 @@ pub struct Backlog {
 /// What a keyspace's replicas in a process hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// How many keys, expired ones that nobody has met included.
+    /// How many keys; in strict and branch keyspaces expired ones that nobody has met included.
     pub keys: usize,
     /// How many of them have a deadline.
     pub deadlines: usize,

@@ -18,8 +18,9 @@ pub(super) struct Expiry {
 }
 
 impl Partition {
-    /// Deletes some keys that are overdue, of the share that its region looks after.
+    /// Notes which keys are overdue, and deletes some of them, of the share that its region looks after.
     pub(super) fn expire_some(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
+        self.store.pass_time(now.wall.as_millis());
         let until_ms = self.horizon.wall().as_millis().saturating_sub(PATIENCE_MS);
         let regions = (0..self.topology.regions.len() as u16).map(RegionId);
         let left: Vec<RegionId> = regions.filter(|region| !self.evictions.has(*region)).collect();

@@ -84,8 +84,9 @@ impl<S: Times> Partition<S> {
         self.expiry.deleted
     }
 
-    /// Deletes some keys that are overdue.
+    /// Notes which keys are overdue, and deletes some of them.
     pub(super) fn expire_some(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
+        self.store.pass_time(now.wall.as_millis());
         let depends_on = self.stable.readable().depends_on(self.region);
         // Peers were told that what follows has observed more; and what is in the cells must be among what the deletion says
         // it has observed, which it may not be right after a restart.

@@ -280,7 +280,7 @@ pub(crate) fn count_or_scan<D: Depends>(
     let mut reply = ReplyBuf::new();
     match whole {
         Whole::Count { step } | Whole::Flush { step, .. } => {
-            reply.integer(store.len() as i64);
+            reply.integer(store.living() as i64);
             Some(Answer::new(*step, reply))
         }
         Whole::Scan { step, cursor, count } => {
