@@ -1,4 +1,4 @@
-"""Records what clients of real processes see of lists, sets and counters, in the history format (docs/histories.md).
+"""Records what clients of real processes see of lists, sets and counters, in the history format (docs/evidence/histories.md).
 
 Each client runs small transactions, by MULTI and EXEC. Each element is added once, so that it names who added it.
 """

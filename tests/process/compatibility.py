@@ -268,8 +268,8 @@ CALLS = {
     """,
 }
 
-# What becomes of a write in a causal keyspace while another region writes the same key (docs/decisions/0014), and in a branch
-# keyspace when two heads that both wrote it are merged (docs/protocols/tardis.md).
+# What becomes of a write in a causal keyspace while another region writes the same key (docs/internals/merging.md), and in a branch
+# keyspace when two heads that both wrote it are merged (docs/internals/tardis.md).
 RULES = {
     "last": (
         "the last write of a value stays, and `CONFLICTS` lists what it replaced; a deletion loses to a concurrent write",

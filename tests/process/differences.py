@@ -1,6 +1,6 @@
 """Where Anabranch answers otherwise than Redis 7.0 on purpose, and why.
 
-The table is the source of docs/differences.md: `python tests/process/differences.py > docs/differences.md`.
+The table is the source of docs/reference/differences.md: `python tests/process/differences.py > docs/reference/differences.md`.
 """
 
 from dataclasses import dataclass
@@ -349,7 +349,7 @@ that both have. Everything else is compared byte for byte: `tests/process/test_d
 command sequences to both servers. Each row is itself tested: its example shows the difference.
 
 This page is made from `tests/process/differences.py`; change that file and run
-`python tests/process/differences.py > docs/differences.md`.
+`python tests/process/differences.py > docs/reference/differences.md`.
 
 | what | Redis 7.0 | Anabranch | why |
 |---|---|---|---|
@@ -357,7 +357,7 @@ This page is made from `tests/process/differences.py`; change that file and run
 
 
 def render() -> str:
-    """The page docs/differences.md."""
+    """The page docs/reference/differences.md."""
     return HEADER + "".join(f"| {d.what} | {d.redis} | {d.anabranch} | {d.reason} |\n" for d in INTENDED)
 
 

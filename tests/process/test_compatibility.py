@@ -47,7 +47,7 @@ def judged(arguments, ours, theirs) -> str:
     if ours.is_error and ours.raw != theirs.raw:
         return f"refused: `{ours.text.split()[0].decode()}`"
     if any(difference.covers(arguments, ours.raw, theirs.raw) for difference in INTENDED):
-        return "[differs](../differences.md)"
+        return "[differs](differences.md)"
     # A key at random.
     is_random = arguments[0] == b"RANDOMKEY" and ours.kind == theirs.kind
     assert agrees(arguments, ours, theirs) or is_random, (arguments, ours, theirs)

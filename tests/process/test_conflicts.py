@@ -1,5 +1,5 @@
 """Causal keyspaces: what a write of one region loses to a concurrent one of another is listed in both, until it is
-resolved (docs/decisions/0028)."""
+resolved (docs/internals/merging.md)."""
 
 import itertools
 

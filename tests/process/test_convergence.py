@@ -1,4 +1,4 @@
-"""Causal keyspaces: what concurrent changes of two regions come to (docs/decisions/0014)."""
+"""Causal keyspaces: what concurrent changes of two regions come to (docs/internals/merging.md)."""
 
 import pytest
 

@@ -66,8 +66,8 @@ def test_an_intended_difference_is_one(server, peer, difference):
 
 
 def test_the_differences_are_documented():
-    page = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
-    assert page.read_text() == render(), "run: python tests/process/differences.py > docs/differences.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "differences.md"
+    assert page.read_text() == render(), "run: python tests/process/differences.py > docs/reference/differences.md"
 
 
 # The test is tested: it must see what is wrong.

@@ -21,7 +21,7 @@ LENGTH = 120
 # How conflicting transactions are kept apart, and how many sequences of each sort are played.
 SEQUENCES = dict.fromkeys(("optimistic", "locking", "occ"), 4 if not os.environ.get("ANABRANCH_SOAK") else 50)
 # Alone they ask one replica of each partition, which may not have heard yet of what another process was answered: they
-# "see no snapshot" (docs/commands.md). In a transaction they are exact.
+# "see no snapshot" (docs/reference/commands.md). In a transaction they are exact.
 LOOKS = frozenset({b"KEYS", b"SCAN", b"DBSIZE"})
 # Without leaders they count as a change to every key that somebody watches, one that is not there included.
 FLUSHES = frozenset({b"FLUSHDB", b"FLUSHALL"})

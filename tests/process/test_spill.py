@@ -1,4 +1,4 @@
-"""A region that is cut off while far more is written than memory keeps for it (decision 0035).
+"""A region that is cut off while far more is written than memory keeps for it (decision 0016).
 
 `ANABRANCH_SOAK=1` writes twice as much.
 """

@@ -1,5 +1,5 @@
 //! Baselines: what the papers measure their protocols against, on the blocks of ours, so that nothing differs but what they are
-//! compared for. The laboratory links them, the product does not. `docs/protocols/baselines.md` has the whole story.
+//! compared for. The laboratory links them, the product does not. `docs/internals/baselines.md` has the whole story.
 //!
 //! Causal ones (the thesis's sections 4.5 and 5.5), which are snapshots and stamps for `causal::stable`:
 //!

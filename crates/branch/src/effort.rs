@@ -18,7 +18,7 @@ pub struct Effort {
     pub bytes: u64,
 }
 
-/// What each of these costs on a slow processor, about, in nanoseconds; where from, `docs/figures.md` says.
+/// What each of these costs on a slow processor, about, in nanoseconds; where from, `docs/evidence/figures.md` says.
 impl Effort {
     /// A lookup.
     pub const LOOKUP: u64 = 20;

@@ -19,7 +19,7 @@
 //! - A state that was collected is seen by exactly the states that stay and see the class it joined.
 //!
 //! No networking, no clock, no entropy, no hash-order iteration. Sources: Crooks et al., *TARDiS* (SIGMOD 2016);
-//! Corrections 51 to 57; `docs/decisions/0018-branch-keyspaces.md`; `docs/protocols/tardis.md`.
+//! Corrections 51 to 57; `docs/decisions/0018-branch-keyspaces.md`; `docs/internals/tardis.md`.
 
 mod asked;
 mod changes;

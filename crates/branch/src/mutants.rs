@@ -1,5 +1,4 @@
-//! Known bugs, to validate the tests with: each must be caught by a model or a test. `docs/protocols/tardis.md` says
-//! by which.
+//! Known bugs, to validate the tests with: each must be caught by a model or a test, which names it.
 
 /// A rule left out or done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How constraints, states and values are written and read in commands.
 //!
-//! A constraint is one of the table in `docs/protocols/tardis.md`; `AND` is intersection and binds tighter than `OR`,
+//! A constraint is one of the table in `docs/consistency/branch.md`; `AND` is intersection and binds tighter than `OR`,
 //! which is union: `ANCESTOR AND K 3 OR STATE 12@3.1`.
 
 use crate::site::Named;

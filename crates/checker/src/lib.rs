@@ -21,7 +21,7 @@
 //! | every lost write listed | `losses` | what regions list at rest against who observed whom |
 //! | nothing lost, nothing resurrected | `outlives` | registers and sets at rest against who observed whom |
 //!
-//! Which of them decides a level is said in `levels`; what a level promises, in `docs/histories.md`.
+//! Which of them decides a level is said in `levels`; what a level promises, in `docs/evidence/histories.md`.
 //!
 //! # The history format
 //!

@@ -1,6 +1,6 @@
 //! Writes that were lost to concurrent ones: every one is listed in every region at rest, and nothing else is, but for what
 //! was settled. Found here write by write, from who observed whom as it is claimed; what decides, says
-//! `docs/decisions/0028`.
+//! `docs/internals/merging.md`.
 
 use crate::history::{Sight, Transaction};
 use crate::invocations::{Decoded, decode_all};

@@ -81,7 +81,7 @@ fn phases_let_more_transactions_through() {
     assert!(with > 1.25 * without, "{with} and {without}");
 }
 
-/// A transaction leaves the shard that is wanted most to the end (decision 0048): nearly as many as of operations by themselves.
+/// A transaction leaves the shard that is wanted most to the end (decision 0031): nearly as many as of operations by themselves.
 #[test]
 fn what_many_want_is_held_over_no_round_trip() {
     let throughput = |system| {

@@ -253,7 +253,7 @@ const DIFFERENCES: &[&str] = &[
      `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",
     "`used_memory`, which `maxmemory` limits, is what the data occupies as it is counted, without clients' buffers; \
      `used_memory_rss` is what the process occupies. `maxmemory-policy` is for the keyspaces of number that one process keeps by \
-     itself; others are caches if they say so ([caches](operations/memory.md)).",
+     itself; others are caches if they say so ([caches](../operations/memory.md)).",
     "A slow command is timed while it is worked on here, not while it waits for other processes. Of commands that came in one \
      pipeline and were carried out together, `SLOWLOG` shows the first, with the time of all, and `INFO commandstats` gives each \
      an equal share of it. `LATENCY` knows the events `command` and `fast-command`.",
@@ -262,10 +262,10 @@ const DIFFERENCES: &[&str] = &[
      `DEBUG SLEEP` are refused inside of transactions. `REPLICAOF` accepts `NO ONE` and nothing else.",
     "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0. In a \
      cluster `CLIENT UNBLOCK` and `blocked_clients` know the clients of the asked process only. Who is served first, and what \
-     that means in a cluster, says [blocking commands](blocking.md).",
+     that means in a cluster, says [blocking commands](../blocking.md).",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
      Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
-     not. Subscribing is refused inside `TXN`. See [publish and subscribe](pubsub.md).",
+     not. Subscribing is refused inside `TXN`. See [publish and subscribe](../pubsub.md).",
     "`MONITOR` shows the commands of one process. It shows a command when it begins, those of a script again if its \
      transaction is tried again, and those of `MULTI` when `EXEC` comes, whether or not a watched key stops them. A client that \
      reads them too slowly is disconnected when 16 times \
@@ -277,10 +277,10 @@ const DIFFERENCES: &[&str] = &[
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
      `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \
-     declared or not. Scripts run Lua 5.1, as in Redis. See [scripts](scripts.md).",
+     declared or not. Scripts run Lua 5.1, as in Redis. See [scripts](../scripts.md).",
 ];
 
-/// The page `docs/commands.md`: every command with what it does.
+/// The page `docs/reference/commands.md`: every command with what it does.
 pub fn command_table_markdown() -> String {
     let mut page = String::from(
         "# Commands\n\n\
@@ -292,7 +292,7 @@ pub fn command_table_markdown() -> String {
     page.push_str(
         "\n`BLIND` may stand before every command with a `w` but `FLUSHALL`, on one key or several, inside `MULTI` and \
          `TXN` too; it replies `OK`, or an error. What that is good for, and which type suits which job, says \
-         [strict keyspaces](consistency/strict.md).\n",
+         [data types](../data-types.md).\n",
     );
     page.push_str("\n## Differences from Redis\n\n");
     DIFFERENCES.iter().for_each(|difference| page.extend(["- ", difference, "\n"]));

@@ -1,7 +1,7 @@
 //! The command table: what every command is called, takes, touches and does, in one place.
 //!
 //! The entries stand with their handlers in `commands/`, a file per family. Looking a command up, `COMMAND` and
-//! `docs/commands.md` all read these entries.
+//! `docs/reference/commands.md` all read these entries.
 
 use crate::commands;
 use crate::control::Control;

@@ -161,7 +161,7 @@ pub struct SimArguments {
 Levels: strict-serializable, serializable, snapshot, transactional-causal, causal, read-atomic, branch, convergence;
 read-your-writes, monotonic-reads, monotonic-writes, writes-follow-reads, exactly-once.
 
-What a history without claims leaves open is reported as undecided, with exit code 0. See docs/histories.md.
+What a history without claims leaves open is reported as undecided, with exit code 0. See docs/evidence/histories.md.
 
 Example:
   anabranch-lab check history.jsonl --model strict-serializable")]
@@ -188,7 +188,7 @@ plume      lines for Plume and AWDIT: r(key,value,session,transaction) and w(...
 dbcop      JSON for DBCop
 porcupine  JSON lines for linearizability checkers: client, call, return, input, output
 
-Keys and reads that a format cannot express are left out, and told on standard error. See docs/histories.md.
+Keys and reads that a format cannot express are left out, and told on standard error. See docs/evidence/histories.md.
 
 Example:
   anabranch-lab history export history.jsonl --format plume > history.txt")]

@@ -1,5 +1,5 @@
-//! Known bugs, to validate the tests with: each must be caught by a script or the simulator. `docs/protocols/replicated-log.md`
-//! says by which.
+//! Known bugs, to validate the tests with: each must be caught by a script or the simulator
+//! (`docs/internals/replicated-log.md`).
 
 /// A rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

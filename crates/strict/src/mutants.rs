@@ -1,5 +1,5 @@
 //! Known bugs, to validate the harness with: each must be caught by a model, a script or the simulator within a
-//! stated bound. `docs/protocols/tapir.md` says by which.
+//! stated bound (`docs/internals/tapir.md`).
 
 /// A rule left out or done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

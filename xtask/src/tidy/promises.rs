@@ -1,10 +1,10 @@
-//! docs/promises.md: the tests that its tables name exist. A filter that matches no test runs none, and passes.
+//! docs/evidence/promises.md: the tests that its tables name exist. A filter that matches no test runs none, and passes.
 
 use std::path::{Component, Path};
 
 use super::{Finding, TextFile};
 
-const PAGE: &str = "docs/promises.md";
+const PAGE: &str = "docs/evidence/promises.md";
 
 /// Finds what the page names as `crate/target filter` or `test_x.py -k words` and no test matches.
 pub fn check(root: &Path, files: &[TextFile]) -> Vec<Finding> {

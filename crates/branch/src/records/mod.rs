@@ -1,7 +1,7 @@
 //! The versions of keys over the State DAG: what a state's readers see (TARDiS 6.1.3 and 6.1.4).
 //!
 //! A few small versions of a key are a list of values. Others lie on lines: the newest value on one costs no history, an old one is
-//! reached by undoing, and copied when it is far. A large old one that many go on from they share (decisions 0049 and 0052).
+//! reached by undoing, and copied when it is far. A large old one that many go on from they share (decision 0018).
 //!
 //! All of it lies here, or in partitions elsewhere (`away`), which do as they are told (`order`); then what is worked on is
 //! here too.

@@ -80,7 +80,7 @@ pub enum Collecting {
 /// How merges are worked out piece by piece (Corrections 87).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// What is done at a time, by assumed costs; on real processors it takes a few times as long (docs/figures.md).
+    /// What is done at a time, by assumed costs; on real processors it takes a few times as long (docs/evidence/figures.md).
     pub piece: Duration,
     /// How long others have between two pieces, at least: it is a quarter of what a piece takes. Were it much more, clients would be so
     /// far ahead when a merge of many heads is complete that it takes as long again to merge what they have done beside it.

@@ -1,5 +1,5 @@
 //! COPS: causal+ consistency by explicit dependencies (Lloyd, Freedman, Kaminsky, Andersen: *Don't Settle for Eventual*,
-//! SOSP 2011). The whole essay is `docs/protocols/cops.md`; this is its short form.
+//! SOSP 2011). The whole essay is `docs/internals/cops.md`; this is its short form.
 //!
 //! # Guarantee
 //! A region shows a write only after everything that it depends on. A session reads what it wrote, and never less than it has

@@ -1,5 +1,5 @@
 //! PaRiS: transactional causal consistency with reads that never wait, under partial replication (Spirovska, Didona,
-//! Zwaenepoel: the thesis's chapter 5). The whole essay is `docs/protocols/paris.md`; this is its short form.
+//! Zwaenepoel: the thesis's chapter 5). The whole essay is `docs/internals/paris.md`; this is its short form.
 //!
 //! # Guarantee
 //! A transaction reads a causal snapshot that every region has installed, and its session's own writes; its effects

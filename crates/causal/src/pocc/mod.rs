@@ -1,5 +1,5 @@
 //! POCC: causal consistency that shows what has arrived (Spirovska, Didona, Zwaenepoel: the thesis's chapter 3). The whole
-//! essay is `docs/protocols/pocc.md`; this is its short form.
+//! essay is `docs/internals/pocc.md`; this is its short form.
 //!
 //! # Guarantee
 //! A transaction reads a causal snapshot of what its region has received, and never less than its session depends on; all

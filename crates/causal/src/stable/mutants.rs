@@ -1,5 +1,4 @@
-//! Known bugs, to validate the tests with: each must be caught by a model, a test or the simulator. `docs/protocols/wren.md`,
-//! `paris.md` and `baselines.md` say by which.
+//! Known bugs, to validate the tests with: each must be caught by a model, a test or the simulator, which names it.
 
 /// A rule left out or done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

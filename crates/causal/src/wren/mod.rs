@@ -1,5 +1,5 @@
 //! Wren: transactional causal consistency with reads that never wait, under full replication (Spirovska, Didona,
-//! Zwaenepoel: the thesis's chapter 4). The whole essay is `docs/protocols/wren.md`; this is its short form.
+//! Zwaenepoel: the thesis's chapter 4). The whole essay is `docs/internals/wren.md`; this is its short form.
 //!
 //! # Guarantee
 //! A transaction reads a causal snapshot of its region and its session's own writes; its effects become visible

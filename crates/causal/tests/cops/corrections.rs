@@ -1,4 +1,4 @@
-//! Where the paper is wrong or silent (the corrections of `docs/protocols/cops.md`).
+//! Where the paper is wrong or silent (`docs/internals/corrections.md`, 45 to 50).
 
 use super::client::{Client, increment};
 use super::operations::write;

@@ -5,7 +5,7 @@
 //! on whenever they like, as far as the setup says. Coordinators, which know no time, react at once (`explore`). Each new state
 //! is checked (`properties`), and from some of the last ones the system must come to rest.
 //!
-//! Bounds and numbers are in `docs/protocols/wren.md`. What takes long is in `soak`.
+//! Each model states its bounds. What takes long is in `soak`.
 
 #![expect(clippy::disallowed_macros, reason = "a test says what it counted")]
 

@@ -1,4 +1,4 @@
-//! A cut that is over (decision 0030).
+//! A cut that is over (docs/internals/merging.md).
 
 use crate::wren::client::{Client, GET, blind_step, increment, step};
 use crate::wren::operations::write;

@@ -1,4 +1,4 @@
-//! Queues for regions that are silent, most of which lies in the spool (decision 0035).
+//! Queues for regions that are silent, most of which lies in the spool (decision 0016).
 
 use crate::wren::client::{Client, GET, blind_step, increment, key_in, step};
 use crate::wren::operations::write;

@@ -1,4 +1,4 @@
-//! What two sides make of a value together, by the rules that the types' documentation gives (docs/protocols/tardis.md),
+//! What two sides make of a value together, by the rules that the types' documentation gives (docs/internals/tardis.md),
 //! for the plain types and written without the servers' own merge.
 //!
 //! | type | rule |

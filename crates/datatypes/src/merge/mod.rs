@@ -1,4 +1,4 @@
-//! What concurrent effects on a key come to (Corrections 75): the table of `docs/decisions/0014`, as functions.
+//! What concurrent effects on a key come to (Corrections 75): the table of `docs/internals/merging.md`, as functions.
 //!
 //! Effects take place in one total order. Each observed some of those before it; those that it did not observe are
 //! *concurrent* with it. [`perform`] does the last effect of a sequence to the state that the others made, so that it

@@ -1,4 +1,4 @@
-//! What concurrent effects come to: the table of `docs/decisions/0014` cell by cell, and random histories against rules
+//! What concurrent effects come to: the table of `docs/internals/merging.md` cell by cell, and random histories against rules
 //! that look at nothing but who observed whom.
 
 mod losses;

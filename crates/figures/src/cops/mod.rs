@@ -1,5 +1,5 @@
 //! The evaluation of COPS (its section 6): which runs, and what the paper says they show. What is run is described in
-//! `docs/figures.md`.
+//! `docs/evidence/figures.md`.
 
 mod measure;
 mod report;

@@ -1,6 +1,6 @@
 //! The evaluation of TARDiS (section 7): which runs, and what the paper says they show.
 //!
-//! What is run is described in `docs/figures.md`.
+//! What is run is described in `docs/evidence/figures.md`.
 
 mod load;
 mod measure;
@@ -44,7 +44,7 @@ pub struct Costs {
     pub merged_byte: u64,
 }
 
-/// See `docs/figures.md` for where they come from.
+/// See `docs/evidence/figures.md` for where they come from.
 pub const COSTS: Costs = Costs {
     request: 15_000,
     operation: 1_000,

@@ -1,7 +1,7 @@
 //! The evaluations of POCC, Wren and PaRiS (the thesis, sections 3.8, 4.5 and 5.5): which runs, and what the thesis says they
 //! show. Those of POCC are in `pocc`.
 //!
-//! What is run is described in `docs/figures.md`.
+//! What is run is described in `docs/evidence/figures.md`.
 
 mod freshness;
 mod load;

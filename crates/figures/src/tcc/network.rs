@@ -41,6 +41,6 @@ pub struct Costs {
     pub request: u64,
 }
 
-/// Chosen so that a transaction takes about the processor time that it takes of the real servers (docs/figures.md).
+/// Chosen so that a transaction takes about the processor time that it takes of the real servers (docs/evidence/figures.md).
 pub const COSTS: Costs =
     Costs { message: 15_000, local_message: 3_000, byte: 10, record: 5_000, request: 15_000 };

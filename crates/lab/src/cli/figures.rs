@@ -9,7 +9,7 @@ pub enum FiguresCommand {
     /// TAPIR beside two-phase commit over replicated logs and a weakly consistent store.
     #[command(after_help = "\
 Latency and throughput of tapir, locking, occ and qwstore in one rack, one data center and over the wide area, beside the
-paper's claims. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds; four
+paper's claims. Equal seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures --seconds; four
 times as long over the wide area.
 
 Examples:
@@ -21,7 +21,7 @@ Examples:
     #[command(after_help = "\
 Throughput, latency and conflicts of readwrite, typed, their phases, claret (typed locks, phases and combining), none, optimistic
 and occ: raw mix, RUBiS and Retwis, beside the paper's claims and the project's aims. Equal seeds give equal output. What is
-run and assumed: docs/figures.md. A run measures --seconds; with --quick a quarter.
+run and assumed: docs/evidence/figures.md. A run measures --seconds; with --quick a quarter.
 
 Examples:
   anabranch-lab figures claret --quick
@@ -30,7 +30,7 @@ Examples:
     /// Wren beside Cure, Cure with hybrid clocks, and no causal consistency.
     #[command(after_help = "\
 Latency, throughput, how long reads wait, bytes and visibility of wren, cure, h-cure and nocc, beside the thesis's claims.
-Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+Equal seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds.
 
 Examples:
   anabranch-lab figures wren --quick
@@ -39,7 +39,7 @@ Examples:
     /// PaRiS beside blocking partial replication, and no causal consistency.
     #[command(after_help = "\
 Latency, throughput, how long reads wait, bytes and visibility of paris, bpr and nocc, beside the thesis's claims. Equal
-seeds give equal output. What is run and assumed: docs/figures.md. A run measures --seconds.
+seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures --seconds.
 
 Examples:
   anabranch-lab figures paris --quick
@@ -49,7 +49,7 @@ Examples:
     #[command(after_help = "\
 Throughput, response times, stale items, how long reads wait, and bytes of pocc and h-cure: GETs and a SET, and read-only
 transactions and a SET, beside the thesis's claims and the project's own. Exit code 1 if one of these does not hold. Equal
-seeds give equal output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds.
 
 Examples:
   anabranch-lab figures pocc --quick
@@ -59,7 +59,7 @@ Examples:
     #[command(after_help = "\
 Throughput, latency, dependencies and dep_check messages of cops, cops-gt and log: single puts and gets on groups of keys (COPS,
 section 6), beside the paper's claims and the project's own. Exit code 1 if one of these does not hold. Equal seeds give equal
-output. What is run and assumed: docs/figures.md. A run measures a fifth of --seconds.
+output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds.
 
 Examples:
   anabranch-lab figures cops --quick
@@ -68,7 +68,7 @@ Examples:
     /// TARDiS beside the same store with locks and with optimistic concurrency control.
     #[command(after_help = "\
 Throughput, latency, useful work, states and bytes of branch keyspaces and of strict ones of one replica, beside the paper's
-claims and the project's goals. Equal seeds give equal output. What is run and assumed: docs/figures.md. A run measures
+claims and the project's goals. Equal seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures
 --seconds.
 
 Examples:

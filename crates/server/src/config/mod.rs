@@ -20,7 +20,7 @@ const LOG_VARIABLE: &str = "ANABRANCH_LOG";
 /// Beyond it a process gains little.
 const MOST_THREADS: usize = 8;
 
-/// Everything that can be set. `docs/configuration.md` describes each key.
+/// Everything that can be set. `docs/reference/configuration.md` describes each key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

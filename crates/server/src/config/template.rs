@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_key_with_its_default() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
         let text = std::fs::read_to_string(path).unwrap();
         let defaults = entries(&Config::default());
         let mut documented = BTreeSet::new();
@@ -162,7 +162,7 @@ mod tests {
             // The machine decides.
             let of_cores = (name == "server.threads").then(|| "one for each core, at most 8".to_owned());
             let expected = of_cores.unwrap_or(value);
-            assert_eq!(*default, expected, "the default of `{name}` in docs/configuration.md");
+            assert_eq!(*default, expected, "the default of `{name}` in docs/reference/configuration.md");
             assert!(!allowed.is_empty() && !meaning.is_empty(), "`{name}` says too little");
             documented.insert(name);
         }

@@ -39,7 +39,7 @@
 //! Groups are placed by the timestamp of their first attempt, their birth. A leader closes intervals of births; below
 //! the stable base nothing new is accepted, everything that committed is executed, and outcomes are forgotten when no
 //! shard can ask for them. View changes carry what is undecided, and differences of outcomes. The argument, and how a
-//! replica that is too far behind fetches the state, is `docs/protocols/ir.md`.
+//! replica that is too far behind fetches the state, is `docs/internals/ir.md`.
 //!
 //! # Epochs
 //! A group moves from one set of replicas to another by ending its epoch with a view in which nobody serves

@@ -270,7 +270,7 @@ impl Leader {
     }
 
     /// A part is in the log at this index, to be committed at this timestamp. The log keeps the order, so whoever has its locks
-    /// next is evaluated behind it, and they need not wait until it is applied (decision 0044). A deletion of every key has
+    /// next is evaluated behind it, and they need not wait until it is applied (decision 0031). A deletion of every key has
     /// all others wait for its end.
     pub(super) fn commits(&mut self, id: TransactionId, part: &Part, at: Timestamp, index: u64) {
         self.clock.recover(at);

@@ -2,7 +2,7 @@
 //! ([`replication::log`]), with locks or with optimistic validation at the leaders.
 //!
 //! This is what TAPIR's paper compares with (section 7, "conventional" systems, Spanner's shape), over the same types,
-//! requests and checks. The whole essay is `docs/protocols/replicated-log.md`; its short form:
+//! requests and checks. The whole essay is `docs/internals/replicated-log.md`; its short form:
 //!
 //! # Guarantee
 //! Strict serializability whatever the clocks do; acknowledged transactions survive f failures of 2f+1 replicas per
@@ -26,7 +26,7 @@
 //!   is overdue makes it an abort unless it is there.
 //! - A refusal is for good: a leader accepts a vote's question for its own term only, and remembers what it refused.
 //! - Where several shards vote, a vote waits for nobody: one that would is refused. Of other transactions that wait for
-//!   one another in a circle one gives way (`locks`, `docs/protocols/claret.md`).
+//!   one another in a circle one gives way (`locks`, `docs/internals/claret.md`).
 //!
 //! - Transactions of one coordinator whose operations combine commit as one (`coordinator::combine`).
 //!

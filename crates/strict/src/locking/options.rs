@@ -79,7 +79,7 @@ impl Default for Combining {
     }
 }
 
-/// Which transactions leave the steps of one shard to the end, to be evaluated with its decision (decision 0048).
+/// Which transactions leave the steps of one shard to the end, to be evaluated with its decision (decision 0031).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastShard {
     /// None while one key is in more than one of so many transactions of a coordinator: then those that would wait for one another

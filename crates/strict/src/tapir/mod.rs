@@ -1,6 +1,6 @@
 //! TAPIR: strictly serializable transactions over shards that IR ([`crate::ir`]) replicates without a leader.
 //!
-//! The whole essay, with messages, deviations and what is left out, is `docs/protocols/tapir.md`; its short form:
+//! The whole essay, with messages, deviations and what is left out, is `docs/internals/tapir.md`; its short form:
 //!
 //! # Guarantee
 //! Strict serializability whatever the clocks do; acknowledged transactions survive f failures of 2f+1 replicas per

@@ -6,7 +6,7 @@
 //! nobody else can notice happen right before the next one that somebody can; everything else interleaves freely.
 //! Each new state is checked (`properties`), and from some of the last ones the system must recover (`heal`).
 //!
-//! Bounds and numbers are in `docs/protocols/tapir.md`. What takes long is in `soak`.
+//! Each model states its bounds. What takes long is in `soak`.
 
 #![expect(clippy::disallowed_macros, reason = "a test says what it counted")]
 

@@ -1,4 +1,4 @@
-//! Each known bug, and the model that finds it. `docs/protocols/tapir.md` has the table.
+//! Each known bug, and the model that finds it.
 
 use crate::model::explore::explore;
 use crate::model::models;

@@ -139,7 +139,7 @@ impl<'h> History<'h> {
         self.setup.requests[index].acts.iter().map(reply).collect::<Vec<_>>().join(" ")
     }
 
-    /// Invariant 3 of `docs/protocols/tapir.md`: the order of stamps explains what validated transactions saw, and
+    /// Invariant 3 of `docs/internals/tapir.md`: the order of stamps explains what validated transactions saw, and
     /// does not contradict real time where two of them conflict.
     fn stamps(&self) -> Result<(), String> {
         let stamped = self.transactions.iter().enumerate().filter_map(|(index, t)| Some((t.at?, index)));

@@ -1,4 +1,4 @@
-//! Whose heads a site merges, and when (decision 0040): sites take turns, and what still comes is waited for.
+//! Whose heads a site merges, and when (decision 0018): sites take turns, and what still comes is waited for.
 //!
 //! Sites that were cut off from each other have much to tell. Whoever merges what has come of that merges it again and again, the
 //! more of it the longer; and where all do, their merges cross. So heads of a site are left alone while it has more to tell than can be on its way, or

@@ -1,4 +1,4 @@
-//! What waits for regions that are silent, and does not fit into memory (decision 0035).
+//! What waits for regions that are silent, and does not fit into memory (decision 0016).
 //!
 //! The spool ends with the life and may lose anything: what it held counts as dropped then, and who lacks it takes the state. A
 //! checkpoint tells what is in memory, and that everything before is gone. Copies do not spill: a leader that is

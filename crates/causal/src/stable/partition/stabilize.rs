@@ -1,5 +1,5 @@
 //! The stable times and the horizon: BiST and garbage collection (Wren, section 4.4.2; Algorithm 7, lines 29 to 31;
-//! Corrections 27, 28 and 33). The partitions of a region stand in a tree (`stable::tree`, decision 0036), with its first
+//! Corrections 27, 28 and 33). The partitions of a region stand in a tree (`stable::tree`, decision 0016), with its first
 //! partition at the root. Where what is stable is so in all regions, the roots exchange what they have found (PaRiS,
 //! Algorithm 11, lines 34 to 38; Corrections 29):
 //!

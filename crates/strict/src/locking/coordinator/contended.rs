@@ -1,7 +1,7 @@
 //! Locks before the vote, where votes were refused not long ago.
 //!
 //! A write that needs no evaluation has its lock with its shard's vote. Where others vote too that waits for nobody, and is refused
-//! if the lock is not free (R4 of the [essay](../../../../../docs/protocols/claret.md)). A transaction of one request runs again by
+//! if the lock is not free (R4 of the [essay](../../../../../docs/internals/claret.md)). A transaction of one request runs again by
 //! itself; of one that a session has led along ([`Purpose::Interactive`]) the client has to begin again. So such a one has its
 //! locks on keys that were refused lately before it asks for votes, and waits for them in their queues.
 

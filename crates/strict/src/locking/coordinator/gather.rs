@@ -1,5 +1,5 @@
 //! Gathering (Claret, 4.3: "merged lock sets"): transactions of this coordinator that would have to wait for one another
-//! become one before they ask for anything. Decision 0034.
+//! become one before they ask for anything. Decision 0031.
 //!
 //! ```text
 //!   ahead:   asks leaders --- Prepare --- its end

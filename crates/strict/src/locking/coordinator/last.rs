@@ -1,5 +1,5 @@
 //! The shard that is asked last evaluates its steps and decides in one step, so that nobody waits for its keys over a round
-//! trip. Decision 0048.
+//! trip. Decision 0031.
 //!
 //! ```text
 //!  coordinator -- Execute, Prepare --> leaders of the other shards: locks, evaluations, votes

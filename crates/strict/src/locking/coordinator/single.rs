@@ -1,4 +1,4 @@
-//! Single commands, and transactions of one request and one shard (decision 0045): one message to a leader, which evaluates
+//! Single commands, and transactions of one request and one shard (decision 0031): one message to a leader, which evaluates
 //! them, commits them and answers (`replica::single`).
 //!
 //! From when it is asked for, such a one is in doubt, as a transaction of one shard is whose vote was asked for.

@@ -5,7 +5,7 @@
 //! not empty has its phase, in turn (Corrections 61). A phase of writers has one at a time.
 //!
 //! Who is older than all that wait in other modes is a member whenever it can be one: nobody waits in a queue behind a
-//! younger one, which the proof that no deadlock lasts needs (`docs/protocols/claret.md`).
+//! younger one, which the proof that no deadlock lasts needs (`docs/internals/claret.md`).
 
 use super::Modes;
 use crate::validation::Stamp;

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! What is asked for is one command, several on a key that a process has sent together, or a transaction whose keys are all here
-//! (decision 0045): its operations are evaluated each behind the one before it. Or the last steps of a transaction whose other shards have voted
-//! (decision 0048): then the entry is its decision.
+//! (decision 0031): its operations are evaluated each behind the one before it. Or the last steps of a transaction whose other shards have voted
+//! (decision 0031): then the entry is its decision.
 //!
 //! # Invariants
 //! - Nothing is evaluated before all of its keys are locked; who waits for some of them gives way to older ones.
 //! - Who has let go of the lock is in the log: it has been evaluated on all that was there before, and the log keeps the order.
-//!   Whoever has the lock next is evaluated behind it (decision 0044).
+//!   Whoever has the lock next is evaluated behind it (decision 0031).
 //! - The results are a part of the entry, so that a later leader answers as this one would have.
 //! - A leader takes the question for its own term only, and refuses for good: as with votes.
 
