@@ -118,12 +118,19 @@ impl FunctionLibraries {
         self.0.contains_key(name)
     }
 
-    /// The function of this name, with its library.
+    /// The function of this name, with its library. As in Redis, the case of the name does not matter, unless a library has
+    /// several that differ in nothing else.
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<FunctionLibrary>, &Function)> {
-        self.0.values().find_map(|library| {
+        let exact = self.0.values().find_map(|library| {
             let functions = &library.functions;
             let found = functions.binary_search_by(|function| function.name.as_bytes().cmp(name)).ok()?;
             Some((library, &functions[found]))
+        });
+        exact.or_else(|| {
+            self.0.values().find_map(|library| {
+                let is_it = |function: &&Function| function.name.as_bytes().eq_ignore_ascii_case(name);
+                Some((library, library.functions.iter().find(is_it)?))
+            })
         })
     }
 

@@ -1,9 +1,10 @@
 //! Scripts of clients by themselves: what they may do, what ends them, what they leave behind.
 //! What they say to clients stands in the gateway's `tests/scripts/eval.txt`.
 
-use anabranch_scripts::{Library, Scripts};
-use gateway::{Event, Interpreter, Run, Script, ScriptCall};
-use std::time::Duration;
+use anabranch_scripts::{Library, Scripts, load_library};
+use gateway::{Event, FunctionLibrary, Interpreter, Run, Script, ScriptCall, ScriptFlags, ScriptKind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use types::{Reply, ReplyBuf, ReplySink};
 
 /// How often a script pauses before a test gives up on it.
@@ -301,8 +302,9 @@ fn scripts_of_lua_5_1_find_what_they_know() {
     ] {
         assert_eq!(text(&mut scripts, source), told, "{source}");
     }
-    assert!(begin(&mut scripts, "#!lua flags=no-writes\nreturn 5").is_read_only());
-    assert!(!begin(&mut scripts, "return 5").is_read_only());
+    let flags = begin(&mut scripts, "#!lua flags=no-writes,allow-oom\nreturn 5").flags();
+    assert_eq!(flags, Some(ScriptFlags::NO_WRITES.and(ScriptFlags::ALLOW_OOM)));
+    assert_eq!(begin(&mut scripts, "return 5").flags(), None);
 }
 
 #[test]
@@ -372,4 +374,71 @@ fn what_is_encoded_is_decoded() {
         local json = cjson.encode(value)
         return tostring(cjson.encode(cjson.decode(json)) == json)"#;
     assert_eq!(text(&mut scripts(), source), "true");
+}
+
+/// A library with one function, as a process keeps it.
+fn library(source: &str) -> Arc<FunctionLibrary> {
+    Arc::new(load_library(source.as_bytes()).expect("it is a library"))
+}
+
+fn call(scripts: &mut Scripts, library: &Arc<FunctionLibrary>, name: &str) -> Box<dyn Run> {
+    let script = Script::Function { library, name, command: &[b"FCALL", name.as_bytes(), b"0"] };
+    let call = ScriptCall { script, keys: Vec::new(), arguments: Vec::new(), seed: 7 };
+    scripts.begin(&call).expect("it compiles")
+}
+
+#[test]
+fn a_function_begins_anew_in_every_call_and_when_its_library_changes() {
+    let mut scripts = scripts();
+    let counts =
+        library("#!lua name=a\nlocal n = 0\nredis.register_function('f', function() n = n + 1 return n end)");
+    let other = library("#!lua name=a\nredis.register_function('f', function() return 9 end)");
+    for (library, told) in [(&counts, "1"), (&counts, "1"), (&other, "9"), (&counts, "1")] {
+        assert_eq!(shown(end_of(&mut *call(&mut scripts, library, "f")).0), told);
+    }
+    // What it sees is no other's, and what it is given is not for all.
+    assert_eq!(text(&mut scripts, "return KEYS[1] .. tostring(redis.register_function)"), "knil");
+}
+
+#[test]
+fn a_library_has_half_a_second_to_register_what_it_has() {
+    let begun = Instant::now();
+    let refused = load_library(b"#!lua name=a\nwhile true do end").expect_err("it does not end");
+    assert_eq!(refused.message, "Error registering functions: ERR FUNCTION LOAD timeout");
+    assert!(begun.elapsed() < LONG);
+    let text = "#!lua name=a\nlocal t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end";
+    load_library(text.as_bytes()).expect_err("there is not so much memory");
+}
+
+#[test]
+fn who_runs_for_long_is_ended_by_whoever_asks() {
+    let library_of_scripts = Library::default();
+    let mut scripts = Scripts::new(library_of_scripts.clone()).with_limits(u64::MAX, LONG);
+    // Another worker of the process.
+    let mut others = Scripts::new(library_of_scripts);
+    let loops = library("#!lua name=a\nredis.register_function('f', function() while true do end end)");
+    for kind in [ScriptKind::Script, ScriptKind::Function] {
+        let mut run = match kind {
+            ScriptKind::Script => {
+                begin(&mut scripts, "while true do pcall(function() while true do end end) end")
+            }
+            ScriptKind::Function => call(&mut scripts, &loops, "f"),
+        };
+        assert_eq!(run.resume(None), Event::Pauses);
+        assert_eq!(others.longest_function().is_some(), kind == ScriptKind::Function);
+        assert!(!others.kill(kind, 1_000_000), "it has not run for so long");
+        let other_kind = match kind {
+            ScriptKind::Script => ScriptKind::Function,
+            ScriptKind::Function => ScriptKind::Script,
+        };
+        assert!(!others.kill(other_kind, 0));
+        assert!(others.kill(kind, 0));
+        let (end, pauses) = end_of(&mut *run);
+        assert!(matches!(&end, Event::Killed(error) if error.message.contains("killed by user")), "{end:?}");
+        assert_eq!(pauses, 0);
+        drop(run);
+        assert!(!others.kill(kind, 0), "none is left");
+        assert_eq!(text(&mut scripts, "return 1"), "1");
+    }
+    assert_eq!(others.longest_function(), None);
 }
