@@ -16,7 +16,7 @@
 //!
 //! In a cluster, what processes tell each other may be lost, so a blocked client enters and attempts again now and then, too.
 
-use crate::commands::pops;
+use crate::commands::{pops, streams};
 use crate::engine::Engine;
 use crate::gateway::{ConnectionId, Gateway};
 use crate::host::{Host, Lines};
@@ -25,7 +25,7 @@ use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::{Activity, Connection, Mode};
 use crate::waiters::{Place, Sought, Turn, UNTIL_NOTHING, Waiter, Waiters};
-use datatypes::{Operation, key, list, scored_set};
+use datatypes::{Operation, key, list, register, scored_set, stream};
 use protocol::{Request, Step};
 use std::mem;
 use std::time::Duration;
@@ -38,6 +38,8 @@ const ATTEMPTS_PER_SECOND: u64 = 500;
 const LATEST_REFRESH: Duration = Duration::from_secs(4);
 /// How soon an attempt that failed is made again where no other turn comes.
 const ATTEMPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Whoever waits for longer waits for ever.
+const LONGEST_WAIT: Duration = Duration::from_secs(u32::MAX as u64);
 /// How many turns are taken before others are served.
 const TURNS_AT_ONCE: usize = 64;
 
@@ -50,6 +52,8 @@ pub(crate) struct Blocked {
     lines: Box<[(Place, ProcessId)]>,
     /// It is one transaction.
     is_atomic: bool,
+    /// Others wait in front of it: its first attempt takes nothing, and finds out only what is wrong with the keys.
+    only_looks: bool,
     /// It waits in the lines.
     is_entered: bool,
     /// When it has waited for long enough.
@@ -81,50 +85,80 @@ pub(crate) enum End {
 pub(crate) struct Woken {
     list: bool,
     scored_set: bool,
+    stream: bool,
+    /// All keys of the keyspace.
+    everywhere: bool,
     /// How many elements, at most.
     elements: u64,
 }
 
 impl Woken {
-    /// What an operation writes, if it may create a list or a sorted set, or add to one.
+    const NOTHING: Woken =
+        Woken { list: false, scored_set: false, stream: false, everywhere: false, elements: UNTIL_NOTHING };
+    const ANYTHING: Woken = Woken { list: true, scored_set: true, stream: true, ..Woken::NOTHING };
+    const STREAM: Woken = Woken { stream: true, ..Woken::NOTHING };
+
+    /// What an operation writes, if it may create something that clients wait for, or add to it. If they wait for streams,
+    /// they are to hear of one that is gone, too.
     #[inline]
-    fn by(operation: &Operation<'_>) -> Option<Self> {
-        let (list, scored_set, elements) = match operation {
-            Operation::List(list::Operation::Push { values, .. }) => (true, false, values.len() as u64),
-            Operation::ScoredSet(scored_set::Operation::Add { items, .. }) => {
-                (false, true, items.len() as u64)
+    fn by(operation: &Operation<'_>, awaits_streams: bool) -> Option<Self> {
+        Some(match operation {
+            Operation::List(list::Operation::Push { values, .. }) => {
+                Woken { list: true, elements: values.len() as u64, ..Woken::NOTHING }
             }
-            Operation::ScoredSet(scored_set::Operation::Increment { .. }) => (false, true, 1),
-            Operation::Key(key::Operation::Restore(_) | key::Operation::RestoreAbsent(_)) => {
-                (true, true, UNTIL_NOTHING)
+            Operation::ScoredSet(scored_set::Operation::Add { items, .. }) => {
+                Woken { scored_set: true, elements: items.len() as u64, ..Woken::NOTHING }
+            }
+            Operation::ScoredSet(scored_set::Operation::Increment { .. }) => {
+                Woken { scored_set: true, elements: 1, ..Woken::NOTHING }
+            }
+            Operation::Stream(stream::Operation::Add { .. }) => Woken::STREAM,
+            Operation::Key(key::Operation::Restore(_) | key::Operation::RestoreAbsent(_)) => Woken::ANYTHING,
+            Operation::Stream(
+                stream::Operation::SetGroup { .. } | stream::Operation::DestroyGroup { .. },
+            )
+            | Operation::Key(
+                key::Operation::Delete | key::Operation::Take | key::Operation::ExpireAt { .. },
+            )
+            | Operation::Register(register::Operation::Set { .. })
+                if awaits_streams =>
+            {
+                Woken::STREAM
             }
             _ => return None,
-        };
-        Some(Woken { list, scored_set, elements })
+        })
     }
 
-    /// The key that one operation of a batch writes, if it may create a list or a sorted set.
+    /// The key that one operation of a batch writes, if somebody may wait for what it writes.
     #[inline]
-    pub(crate) fn key_of<'r>(request: &Request<'r>) -> Option<(&'r [u8], Woken)> {
+    pub(crate) fn key_of<'r>(request: &Request<'r>, awaits_streams: bool) -> Option<(&'r [u8], Woken)> {
         let Request::One { operation, .. } = request else { return None };
-        Woken::by(&operation.operation).map(|what| (operation.key, what))
+        Woken::by(&operation.operation, awaits_streams).map(|what| (operation.key, what))
     }
 
     /// The same of the steps of a transaction.
-    pub(crate) fn keys_of<'r>(request: &Request<'r>) -> impl Iterator<Item = (&'r [u8], Woken)> + use<'r> {
+    pub(crate) fn keys_of<'r>(
+        request: &Request<'r>,
+        awaits_streams: bool,
+    ) -> impl Iterator<Item = (&'r [u8], Woken)> + use<'r> {
         let steps = match request {
             Request::Many { steps, .. } | Request::Operate { steps, .. } => *steps,
             _ => &[],
         };
-        steps.iter().filter_map(|step| match step {
-            Step::Key(keyed) => Woken::by(&keyed.operation).map(|what| (keyed.key, what)),
+        steps.iter().filter_map(move |step| match step {
+            Step::Key(keyed) => Woken::by(&keyed.operation, awaits_streams).map(|what| (keyed.key, what)),
+            Step::Flush if awaits_streams => Some((&[][..], Woken { everywhere: true, ..Woken::NOTHING })),
             _ => None,
         })
     }
 
     /// Where somebody may wait for it.
     fn places(self, keyspace: KeyspaceId, key: &[u8]) -> impl Iterator<Item = Place> {
-        let sought = [(self.list, Sought::List), (self.scored_set, Sought::ScoredSet)];
+        let sought = [
+            (self.list, Sought::List),
+            (self.scored_set, Sought::ScoredSet),
+            (self.stream, Sought::Entries { line: 0 }),
+        ];
         let wanted = sought.into_iter().filter(|(is_written, _)| *is_written);
         wanted.map(move |(_, sought)| Place { keyspace, sought, key: key.into() })
     }
@@ -134,6 +168,20 @@ impl Blocked {
     /// True if it waits; false while its first attempt is under way.
     pub(crate) fn is_entered(&self) -> bool {
         self.is_entered
+    }
+
+    /// True if its attempt is to take nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        self.only_looks
+    }
+
+    /// It goes on with this command, in RESP.
+    pub(crate) fn go_on_with(&mut self, source: Vec<u8>) {
+        self.source = source.into();
+    }
+
+    fn awaits_entries(&self) -> bool {
+        self.lines.iter().any(|(place, _)| matches!(place.sought, Sought::Entries { .. }))
     }
 
     /// True if its time is up.
@@ -159,12 +207,10 @@ fn served_key(reply: &ReplyBuf) -> Option<&[u8]> {
 impl<H: Host> Engine<'_, H> {
     /// Carries out a blocking command outside of a transaction.
     pub(crate) fn begin_wait(&mut self, call: Call<'_>, is_atomic: bool) -> Result<(), Error> {
-        let timeout = pops::timeout(&call)?;
+        let (timeout, sought) = self.terms(&call)?;
         // What the client has written before is there for others first.
         self.gateway.wake(self.connection, self.host);
         let keyspace = self.connection.session.keyspace;
-        let scored = call.command.name.starts_with("bz");
-        let sought = if scored { Sought::ScoredSet } else { Sought::List };
         let moves = matches!(call.command.name, "blmove" | "brpoplpush");
         let indices = call.command.key_indices(call.arguments).take(if moves { 1 } else { usize::MAX });
         let mut lines: Vec<(Place, ProcessId)> = Vec::new();
@@ -178,11 +224,12 @@ impl<H: Host> Engine<'_, H> {
         }
         let mut source = Vec::new();
         append_command(call.arguments, &mut source);
-        let blocked = Box::new(Blocked {
+        let mut blocked = Box::new(Blocked {
             source: source.into(),
             is_atomic,
+            only_looks: false,
             is_entered: false,
-            until: timeout.map(|timeout| self.now.instant + timeout),
+            until: timeout.map(|timeout| self.now.instant + timeout.min(LONGEST_WAIT)),
             refresh_at: None,
             attempt_at: self.now.instant,
             alarm: None,
@@ -191,12 +238,24 @@ impl<H: Host> Engine<'_, H> {
             end: None,
             lines: lines.into(),
         });
-        let is_behind = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
-        match is_behind {
-            true => self.enter_and_wait(blocked),
-            false => self.attempt(blocked),
-        }
+        // Who comes now waits behind those who wait already.
+        blocked.only_looks = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
+        self.attempt(blocked);
         Ok(())
+    }
+
+    /// How long a command waits, and for what at each of its keys.
+    fn terms(&self, call: &Call<'_>) -> Result<(Option<Duration>, Sought), Error> {
+        let name = call.command.name;
+        if !name.starts_with('x') {
+            let sought = if name.starts_with("bz") { Sought::ScoredSet } else { Sought::List };
+            return Ok((pops::timeout(call)?, sought));
+        }
+        let (timeout, group) = streams::waits_for(call)?;
+        let Waiter { process, client, .. } = self.waiter();
+        let own = [&process.0.to_le_bytes()[..], &client.to_le_bytes()[..]].concat();
+        let line = self.gateway.config.hash_seed.hash(group.unwrap_or(&own)).0;
+        Ok((timeout, Sought::Entries { line }))
     }
 
     fn own_group(&self, keyspace: KeyspaceId) -> (Vec<ProcessId>, bool) {
@@ -208,7 +267,7 @@ impl<H: Host> Engine<'_, H> {
         place.home(group, self.gateway.config.hash_seed).unwrap_or_else(|| self.host.process())
     }
 
-    /// True if others wait for each of the keys already: who comes now waits behind them.
+    /// True if others wait for each of the keys already.
     fn are_all_lines_taken(&self, blocked: &Blocked) -> bool {
         let mut taken = true;
         self.host
@@ -238,7 +297,9 @@ impl<H: Host> Engine<'_, H> {
             return reply.replay(&mut self.connection.encoder());
         }
         if !blocked.is_entered {
-            return self.enter_and_wait(blocked);
+            blocked.only_looks = false;
+            self.enter(&mut blocked);
+            return self.wait_on(blocked);
         }
         if blocked.once_more && !blocked.is_over(self.now.instant) {
             return self.attempt(blocked);
@@ -274,11 +335,6 @@ impl<H: Host> Engine<'_, H> {
         Waiter { process, worker, client: self.connection.session.peer.client }
     }
 
-    fn enter_and_wait(&mut self, mut blocked: Box<Blocked>) {
-        self.enter(&mut blocked);
-        self.wait_on(blocked);
-    }
-
     /// Enters the lines, or says again that it is there. Where a line is empty this gives the turn.
     fn enter(&mut self, blocked: &mut Blocked) {
         let waiter = self.waiter();
@@ -310,8 +366,9 @@ impl<H: Host> Engine<'_, H> {
                 if *home == own {
                     waiters.enter(place, waiter, lags, now);
                 }
-                if lags && waiters.must_tell(place, now) {
-                    sought.push(place.clone());
+                let signalled = place.signalled();
+                if lags && waiters.must_tell(&signalled, now) {
+                    sought.push(signalled);
                 }
             }
         });
@@ -332,6 +389,9 @@ impl<H: Host> Engine<'_, H> {
             if is_new || blocked.attempt_at <= now {
                 blocked.attempt_at = now + every.mul_f64(factor);
             }
+        } else if is_new && blocked.awaits_entries() {
+            // A stream may have gone while nobody was to be told of that.
+            blocked.refresh_at = Some(now + ATTEMPT_AGAIN_AFTER);
         }
     }
 
@@ -468,7 +528,7 @@ impl Gateway {
     /// What was taken may be there again, which nobody has signalled: the first of each line of the process looks.
     pub fn look_at_all_lines<H: Host>(&mut self, host: &mut H) {
         let now = host.now().instant;
-        self.at_lines(host, &mut |waiters| waiters.signal_all(now));
+        self.at_lines(host, &mut |waiters| waiters.signal_all(None, now));
     }
 
     /// Tells the home of a line, which may be this process, what is to be told.
@@ -545,6 +605,10 @@ impl Gateway {
             return;
         }
         for (keyspace, key, what) in woken {
+            if what.everywhere {
+                let now = host.now().instant;
+                self.at_lines(host, &mut |waiters| waiters.signal_all(Some(keyspace), now));
+            }
             what.places(keyspace, &key).for_each(|place| self.signal(&place, what.elements, host));
         }
     }

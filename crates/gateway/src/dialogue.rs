@@ -1,5 +1,6 @@
 //! Commands whose next step needs the result of the one before.
 
+use crate::blocking::Blocked;
 use crate::combine::no_such_key;
 use crate::commands::cluster::slot_of;
 use crate::commands::conflicts::{self, Listing, NamedLosses};
@@ -95,10 +96,26 @@ impl Dialogue {
         }
     }
 
-    /// A blocked client tries again: see [`Turns::skip_other_types`].
-    pub(crate) fn skip_other_types(&mut self) {
-        if let Dialogue::Turns(turns) = self {
+    /// An attempt of a blocking command begins: see [`Turns::skip_other_types`] and [`Turns::only_look`].
+    pub(crate) fn attempt(&mut self, blocked: &Blocked) {
+        let Dialogue::Turns(turns) = self else { return };
+        if blocked.is_entered() {
             turns.skip_other_types();
+        } else if blocked.only_looks() {
+            turns.only_look();
+        }
+    }
+
+    /// See [`Turns::may_wait`].
+    pub(crate) fn may_wait(&self) -> bool {
+        matches!(self, Dialogue::Turns(turns) if turns.may_wait())
+    }
+
+    /// See [`Turns::again`].
+    pub(crate) fn again(&self) -> Option<Vec<u8>> {
+        match self {
+            Dialogue::Turns(turns) => turns.again(),
+            _ => None,
         }
     }
 

@@ -203,7 +203,9 @@ impl<'e, H: Host> Engine<'e, H> {
         };
         let (first, batch_len) = (*first, batch.len());
         let end = first + batch_len as u64;
-        let woken: Vec<_> = batch.iter().filter_map(|(_, request)| Woken::key_of(request)).collect();
+        let awaits_streams = self.host.awaits_streams();
+        let woken = batch.iter().filter_map(|(_, request)| Woken::key_of(request, awaits_streams));
+        let woken: Vec<_> = woken.collect();
         let connection = &mut *self.connection;
         let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
@@ -355,7 +357,7 @@ impl<'e, H: Host> Engine<'e, H> {
                         Plan::One(operation) if !(self.notifies && command.is(flag::WRITE)) => {
                             Action::Join(operation)
                         }
-                        Plan::Dialogue(dialogue) if command.is(flag::BLOCKING) => {
+                        Plan::Dialogue(dialogue) if command.is(flag::BLOCKING) && dialogue.may_wait() => {
                             Action::Wait(call, dialogue.is_atomic())
                         }
                         plan => Action::Run(plan),

@@ -276,8 +276,8 @@ impl<H: Host> Engine<'_, H> {
                 Ok(Queued::Plan(Plan::One(operation))) => (vec![Step::Key(operation)], Combine::Pass),
                 Ok(Queued::Plan(Plan::Many { steps, combine })) => (steps, combine),
                 Ok(Queued::Plan(Plan::Dialogue(mut dialogue))) => {
-                    if sequence.blocked.as_ref().is_some_and(|blocked| blocked.is_entered()) {
-                        dialogue.skip_other_types();
+                    if let Some(blocked) = &sequence.blocked {
+                        dialogue.attempt(blocked);
                     }
                     sequence.current = Current::Dialogue(dialogue);
                     continue;
@@ -337,6 +337,12 @@ impl<H: Host> Engine<'_, H> {
                 if let Some(result) = sequence.take_in(reply) {
                     if self.notifies {
                         self.note_events(sequence, if by_steps { reply } else { &result });
+                    }
+                    if let (Some(blocked), Current::Dialogue(dialogue)) =
+                        (&mut sequence.blocked, &sequence.current)
+                        && let Some(source) = dialogue.again()
+                    {
+                        blocked.go_on_with(source);
                     }
                     sequence.answer(result);
                 }

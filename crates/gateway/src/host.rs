@@ -272,6 +272,11 @@ pub trait Host {
         false
     }
 
+    /// [`Waiters::awaits_streams`], as cheaply as can be.
+    fn awaits_streams(&self) -> bool {
+        false
+    }
+
     /// Which processes keep lines of those that wait in a keyspace.
     fn lines(&self, keyspace: KeyspaceId) -> Lines {
         let _ = keyspace;

@@ -6,10 +6,10 @@ use crate::exec::Queued;
 use crate::functions::ScriptFlags;
 use crate::host::Host;
 use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
-use crate::plan::Call;
+use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
-use crate::table::flag::{DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
+use crate::table::flag::{BLOCKING, DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
 use types::{Error, ErrorCode, ReplyBuf};
@@ -151,7 +151,8 @@ impl<H: Host> Engine<'_, H> {
                 if !wrote && command.is(DENYOOM) && !running.allows_oom {
                     may = may.and_then(|()| self.check_memory(command, arguments));
                 }
-                (may.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
+                let read = may.and_then(|()| self.read_queued(arguments));
+                (read.and_then(|read| refuse_block(command, arguments.name(), read)), command.is(WRITE))
             }
             Err(error) => (Err(error), false),
         }
@@ -176,6 +177,19 @@ fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, 
         return Err(Error::err("Write commands are not allowed from read-only scripts."));
     }
     Ok(command)
+}
+
+/// Refuses what Redis refuses: a stream is read without `BLOCK` there. The others of the blocking commands only do not wait.
+fn refuse_block<'a>(command: &Command, name: &[u8], read: Queued<'a>) -> Result<Queued<'a>, Error> {
+    match &read {
+        Queued::Plan(Plan::Dialogue(dialogue))
+            if command.is(BLOCKING) && command.name.starts_with('x') && dialogue.may_wait() =>
+        {
+            let name = table::lossy(name);
+            Err(Error::err(format!("{name} command is not allowed with BLOCK option from scripts")))
+        }
+        _ => Ok(read),
+    }
 }
 
 /// What a process says that runs no scripts.

@@ -21,6 +21,19 @@ pub(crate) trait Turns: Debug {
     /// A blocked client tries again: keys of other types hold nothing that it waits for, and are no error.
     fn skip_other_types(&mut self) {}
 
+    /// Of a blocking command: false if it was called so that it does not wait.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    /// Of a blocking command: others wait in front. It takes nothing; it replies what is wrong with its keys, else nothing.
+    fn only_look(&mut self) {}
+
+    /// Of a blocking command that has found nothing: what to attempt from now on, in RESP, if that is another command.
+    fn again(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// What to ask next; at least one step.
     fn steps(&self, on: On) -> Vec<Step<'_>>;
 
@@ -59,6 +72,18 @@ impl Turns for Blind {
 
     fn skip_other_types(&mut self) {
         self.0.skip_other_types();
+    }
+
+    fn may_wait(&self) -> bool {
+        self.0.may_wait()
+    }
+
+    fn only_look(&mut self) {
+        self.0.only_look();
+    }
+
+    fn again(&self) -> Option<Vec<u8>> {
+        self.0.again()
     }
 
     fn steps(&self, on: On) -> Vec<Step<'_>> {

@@ -10,6 +10,8 @@
 //!                                                          +-- missed: it found nothing; it stays where it is
 //! ```
 //!
+//! A stream has several lines, which are signalled together: its entries go to each reader, and to one consumer of each group.
+//!
 //! Whoever enters an empty line has the turn at once, after it entered, so that nothing that was written before is
 //! overlooked; what is written later is signalled. Where a write may be visible later than its signal comes, or a signal may be
 //! lost (the line *lags*), a turn that found nothing is followed by others, soon and then once a second.
@@ -41,22 +43,40 @@ pub enum Sought {
     List,
     /// A sorted set.
     ScoredSet,
+    /// Entries of a stream.
+    Entries {
+        /// Which of the key's lines: consumers of a group share one, a reader has one of its own. 0 for all of them.
+        line: u64,
+    },
 }
-wire_enum!(Sought { 0 => List, 1 => ScoredSet });
+wire_enum!(Sought { 0 => List, 1 => ScoredSet, 2 => Entries { line } });
 
 /// What a line is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// What is to be there.
-    pub sought: Sought,
     /// The key.
     pub key: Box<[u8]>,
+    /// What is to be there.
+    pub sought: Sought,
 }
-wire_struct!(Place { keyspace, sought, key });
+wire_struct!(Place { keyspace, key, sought });
 
 impl Place {
+    /// What writers signal and processes announce: it does not tell the lines of a stream apart.
+    pub(crate) fn signalled(&self) -> Self {
+        let sought = match self.sought {
+            Sought::Entries { .. } => Sought::Entries { line: 0 },
+            other => other,
+        };
+        Place { sought, ..self.clone() }
+    }
+
+    fn is_of_stream(&self) -> bool {
+        matches!(self.sought, Sought::Entries { .. })
+    }
+
     /// The process, of those that share the line, that keeps it: the same wherever they ask.
     pub(crate) fn home(&self, sharing: &[ProcessId], seed: HashSeed) -> Option<ProcessId> {
         let weight =
@@ -104,6 +124,8 @@ pub struct Waiters {
     blocked: BTreeMap<u64, u16>,
     /// Turns that nobody has been told of.
     turns: Vec<Turn>,
+    /// How many of the lines, and of what is waited for elsewhere, are of streams.
+    streams: usize,
 }
 
 /// The clients that wait for a key, in order.
@@ -149,12 +171,18 @@ impl Waiters {
             told: BTreeMap::new(),
             blocked: BTreeMap::new(),
             turns: Vec::new(),
+            streams: 0,
         }
     }
 
     /// True if writers have somebody to tell.
     pub fn is_concerned(&self) -> bool {
         !self.lines.is_empty() || !self.elsewhere.is_empty()
+    }
+
+    /// True if somebody waits for entries of a stream, and is to hear when it is gone.
+    pub fn awaits_streams(&self) -> bool {
+        self.streams > 0
     }
 
     /// How many clients of this process are blocked.
@@ -179,7 +207,14 @@ impl Waiters {
 
     /// True if somebody waits for this, as far as is known here.
     pub(crate) fn is_sought(&self, place: &Place) -> bool {
-        self.lines.contains_key(place) || self.elsewhere.contains_key(place)
+        self.lines_of(place).next().is_some() || self.elsewhere.contains_key(place)
+    }
+
+    /// The lines to which a signal for this place goes.
+    fn lines_of(&self, place: &Place) -> impl Iterator<Item = &Place> + use<'_> {
+        let last = if place.is_of_stream() { Sought::Entries { line: u64::MAX } } else { place.sought };
+        let last = Place { sought: last, ..place.clone() };
+        self.lines.range(place.clone()..=last).map(|(place, _)| place)
     }
 
     /// True if a line is here.
@@ -191,19 +226,22 @@ impl Waiters {
     pub(crate) fn enter(&mut self, place: &Place, waiter: Waiter, lags: bool, now: Instant) {
         if !self.lines.contains_key(place) {
             self.lines.insert(place.clone(), Line { lags, pause: FIRST_PAUSE, ..Line::default() });
+            self.streams += usize::from(place.is_of_stream());
         }
         self.at(place, |line| line.enter(waiter, now));
     }
 
     /// So many elements were written that a waiter may take.
     pub(crate) fn signal(&mut self, place: &Place, elements: u64, now: Instant) {
-        self.at(place, |line| line.signal(elements, now));
+        let places: Vec<Place> = self.lines_of(place).cloned().collect();
+        places.iter().for_each(|place| self.at(place, |line| line.signal(elements, now)));
     }
 
-    /// Anything may have been written that waiters may take.
-    pub(crate) fn signal_all(&mut self, now: Instant) {
-        let places: Vec<Place> = self.lines.keys().cloned().collect();
-        places.iter().for_each(|place| self.signal(place, UNTIL_NOTHING, now));
+    /// Anything may have been written, to this keyspace if one is named, that waiters may take.
+    pub(crate) fn signal_all(&mut self, keyspace: Option<KeyspaceId>, now: Instant) {
+        let of_keyspace = |place: &&Place| keyspace.is_none_or(|keyspace| place.keyspace == keyspace);
+        let places: Vec<Place> = self.lines.keys().filter(of_keyspace).cloned().collect();
+        places.iter().for_each(|place| self.at(place, |line| line.signal(UNTIL_NOTHING, now)));
     }
 
     /// A waiter has found nothing, and waits on.
@@ -218,7 +256,9 @@ impl Waiters {
 
     /// Clients of another process wait for this.
     pub(crate) fn note_elsewhere(&mut self, place: &Place, now: Instant) {
-        self.elsewhere.insert(place.clone(), now + BELIEVED_FOR);
+        if self.elsewhere.insert(place.clone(), now + BELIEVED_FOR).is_none() {
+            self.streams += usize::from(place.is_of_stream());
+        }
         self.sweep_at.get_or_insert(now + BELIEVED_FOR);
     }
 
@@ -240,7 +280,11 @@ impl Waiters {
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
         if self.sweep_at.is_some_and(|at| at <= now) {
-            self.elsewhere.retain(|_, until| *until > now);
+            self.elsewhere.retain(|place, until| {
+                let is_believed = *until > now;
+                self.streams -= usize::from(!is_believed && place.is_of_stream());
+                is_believed
+            });
             self.told.retain(|_, at| now - *at < TELL_EVERY);
             let is_empty = self.elsewhere.is_empty() && self.told.is_empty();
             self.sweep_at = (!is_empty).then(|| now + TELL_EVERY);
@@ -265,6 +309,7 @@ impl Waiters {
         let after = line.alarm(self.own).filter(|_| !line.order.is_empty());
         if line.order.is_empty() {
             self.lines.remove(place);
+            self.streams -= usize::from(place.is_of_stream());
         }
         if let Some(at) = before {
             self.alarms.remove(&(at, place.clone()));

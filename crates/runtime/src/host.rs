@@ -604,12 +604,17 @@ impl Host for WorkerHost {
         let mut waiters = self.process.waiters.lock();
         work(&mut waiters);
         self.process.has_waiters.store(waiters.is_concerned(), Ordering::Release);
+        self.process.awaits_streams.store(waiters.awaits_streams(), Ordering::Release);
         self.process.blocked.store(waiters.blocked(), Ordering::Relaxed);
     }
 
     fn has_waiters(&self) -> bool {
         // What a write was executed behind, a lock or a message, orders this.
         self.process.has_waiters.load(Ordering::Acquire)
+    }
+
+    fn awaits_streams(&self) -> bool {
+        self.process.awaits_streams.load(Ordering::Acquire)
     }
 
     fn lines(&self, keyspace: KeyspaceId) -> Lines {

@@ -188,6 +188,8 @@ pub(crate) struct Process {
     pub(crate) waiters: Mutex<Waiters>,
     /// [`Waiters::is_concerned`], and how many clients of this process are blocked.
     pub(crate) has_waiters: AtomicBool,
+    /// Some of them wait for entries of streams.
+    pub(crate) awaits_streams: AtomicBool,
     pub(crate) blocked: AtomicUsize,
 }
 
@@ -232,6 +234,7 @@ impl Process {
             interest: RwLock::default(),
             waiters,
             has_waiters: AtomicBool::new(false),
+            awaits_streams: AtomicBool::new(false),
             blocked: AtomicUsize::new(0),
         }
     }

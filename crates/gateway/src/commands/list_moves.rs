@@ -19,11 +19,17 @@ struct Move {
     element: Option<Box<[u8]>>,
     /// A source of another type has no elements, and is no error.
     skips_other_types: bool,
+    /// See [`Turns::only_look`].
+    only_looks: bool,
 }
 
 impl Turns for Move {
     fn skip_other_types(&mut self) {
         self.skips_other_types = true;
+    }
+
+    fn only_look(&mut self) {
+        self.only_looks = true;
     }
 
     fn steps(&self, on: On) -> Vec<Step<'_>> {
@@ -58,7 +64,7 @@ impl Turns for Move {
         }
         match (&self.element, first) {
             (Some(element), _) => sink.bulk(element),
-            (None, Some(Reply::Bulk(element))) => {
+            (None, Some(Reply::Bulk(element))) if !self.only_looks => {
                 self.element = Some(element.into());
                 return false;
             }
@@ -70,7 +76,15 @@ impl Turns for Move {
 
 fn moving<'a>(call: &Call<'a>, from: End, to: End) -> Result<Plan<'a>, Error> {
     let (source, destination) = (call.bytes(1).into(), call.bytes(2).into());
-    Ok(turns::plan(Move { source, destination, from, to, element: None, skips_other_types: false }))
+    Ok(turns::plan(Move {
+        source,
+        destination,
+        from,
+        to,
+        element: None,
+        skips_other_types: false,
+        only_looks: false,
+    }))
 }
 
 /// LMOVE

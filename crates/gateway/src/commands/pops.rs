@@ -32,12 +32,14 @@ struct PopFirst {
     found: Option<usize>,
     /// A key of another type has no elements, and is no error.
     skips_other_types: bool,
+    /// See [`Turns::only_look`].
+    only_looks: bool,
 }
 
 impl PopFirst {
     /// The key to take from, if there is no choice left.
     fn target(&self) -> Option<usize> {
-        self.found.or((self.keys.len() == 1).then_some(0))
+        self.found.or((self.keys.len() == 1 && !self.only_looks).then_some(0))
     }
 
     fn skips(&self, error: &Error) -> bool {
@@ -82,6 +84,10 @@ impl Turns for PopFirst {
         self.skips_other_types = true;
     }
 
+    fn only_look(&mut self) {
+        self.only_looks = true;
+    }
+
     fn steps(&self, on: On) -> Vec<Step<'_>> {
         let Some(target) = self.target() else {
             let length = || match self.from {
@@ -112,6 +118,7 @@ impl Turns for PopFirst {
         match reply.elements().enumerate().find(decides) {
             None => sink.null_array(),
             Some((_, Reply::Error(error))) => sink.error(&error),
+            Some(_) if self.only_looks => sink.null_array(),
             Some((found, _)) => {
                 self.found = Some(found);
                 return false;
@@ -123,7 +130,7 @@ impl Turns for PopFirst {
 
 fn plan<'a>(keys: impl Iterator<Item = &'a [u8]>, from: From, count: Option<u64>) -> Plan<'a> {
     let keys = keys.map(Into::into).collect();
-    turns::plan(PopFirst { keys, from, count, found: None, skips_other_types: false })
+    turns::plan(PopFirst { keys, from, count, found: None, skips_other_types: false, only_looks: false })
 }
 
 /// `numkeys key ... end [COUNT count]`, where the table says.

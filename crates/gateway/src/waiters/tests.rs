@@ -159,7 +159,7 @@ fn when_anything_may_be_there_the_first_of_each_line_looks() {
     let mut waiters = line(2, false);
     waiters.enter(&place("l"), waiter(3), false, at(0));
     assert_eq!(turns(&mut waiters), [3]);
-    waiters.signal_all(at(1));
+    waiters.signal_all(None, at(1));
     assert_eq!(turns(&mut waiters), [1], "3 has the turn already");
     waiters.leave(&place("k"), waiter(1), true, at(1));
     assert_eq!(turns(&mut waiters), [2], "more may be there");
@@ -243,4 +243,26 @@ fn attempt(waiters: &mut Waiters, due: &mut Vec<u64>, elements: &mut u64, inside
         waiters.missed(&place("k"), waiter(client), at(0));
     }
     due.extend(turns(waiters));
+}
+
+#[test]
+fn a_stream_wakes_every_reader_and_one_consumer_of_each_group() {
+    let mut waiters = Waiters::new(OWN);
+    let line = |line| Place { sought: Sought::Entries { line }, ..place("s") };
+    for (number, of) in [(1, 7), (2, 8), (3, 9), (4, 9)] {
+        waiters.enter(&line(of), waiter(number), false, at(0));
+    }
+    assert_eq!(turns(&mut waiters), [1, 2, 3], "the first of each line looks");
+    for (number, of) in [(1, 7), (2, 8), (3, 9)] {
+        waiters.missed(&line(of), waiter(number), at(1));
+    }
+    assert!(waiters.awaits_streams() && waiters.is_sought(&line(0)));
+    waiters.signal(&line(0), UNTIL_NOTHING, at(2));
+    assert_eq!(turns(&mut waiters), [1, 2, 3]);
+    waiters.leave(&line(9), waiter(3), true, at(3));
+    assert_eq!(turns(&mut waiters), [4], "the next one of the group looks for what is left");
+    for (number, of) in [(1, 7), (2, 8), (4, 9)] {
+        waiters.leave(&line(of), waiter(number), true, at(4));
+    }
+    assert!(!waiters.awaits_streams() && !waiters.is_sought(&line(0)));
 }

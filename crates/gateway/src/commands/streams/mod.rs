@@ -6,9 +6,11 @@ mod info;
 mod pending;
 mod reading;
 
+pub(crate) use reading::waits_for;
+
 use crate::describe;
 use crate::plan::Call;
-use crate::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WRITE};
+use crate::table::flag::{BLOCKING, DENYOOM, FAST, LOADING, READONLY, STALE, WRITE};
 use crate::table::{Command, Handler, Handler::Data, Handler::Local};
 use types::Error;
 
@@ -22,8 +24,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("xdel", -3, WRITE | FAST, "5.0.0", "Removes entries from a stream", Data(entries::delete)).keys(1, 1, 1),
     Command::new("xtrim", -4, WRITE, "5.0.0", "Removes the oldest entries of a stream", Data(entries::trim)).keys(1, 1, 1),
     Command::new("xsetid", -3, WRITE | DENYOOM | FAST, "5.0.0", "Sets the last id that a stream has given", Data(entries::set_last)).keys(1, 1, 1),
-    Command::new("xread", -4, READONLY, "5.0.0", "Reads the entries behind an id of each stream, at once", Data(reading::read)).streams_from(1),
-    Command::new("xreadgroup", -7, WRITE, "5.0.0", "Delivers entries of streams to a consumer of a group, at once", Data(reading::read_group)).streams_from(4),
+    Command::new("xread", -4, READONLY | BLOCKING, "5.0.0", "Reads the entries behind an id of each stream; waits for some", Data(reading::read)).streams_from(1),
+    Command::new("xreadgroup", -7, WRITE | BLOCKING, "5.0.0", "Delivers entries of streams to a consumer of a group; waits for some", Data(reading::read_group)).streams_from(4),
     Command::new("xack", -4, WRITE | FAST, "5.0.0", "Acknowledges entries that a group has delivered", Data(pending::acknowledge)).keys(1, 1, 1),
     Command::new("xpending", -3, READONLY, "5.0.0", "Tells what a group has delivered and nobody acknowledged", Data(pending::list)).keys(1, 1, 1),
     Command::new("xclaim", -6, WRITE | FAST, "5.0.0", "Hands delivered entries to another consumer", Data(pending::claim)).keys(1, 1, 1),

@@ -1,4 +1,4 @@
-//! XREAD and XREADGROUP.
+//! XREAD and XREADGROUP. How they wait is in [`crate::blocking`].
 
 use crate::combine::copy_value;
 use crate::commands::streams::count_or_zero;
@@ -7,7 +7,9 @@ use crate::turns::{self, On, Turns, first_error};
 use datatypes::Operation::Stream;
 use datatypes::stream::{Operation, Start, StreamId};
 use protocol::Step;
-use types::{Error, Reply, ReplyBuf, ReplySink};
+use resp::{Encoder, ProtocolVersion};
+use std::time::Duration;
+use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
 /// What stands before the keys.
 #[derive(Debug)]
@@ -78,11 +80,69 @@ fn unbalanced() -> Error {
     Error::err("Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.")
 }
 
-/// Streams that are read: what each of them has, in one turn.
+/// Streams that are read: what each of them has, in one turn. Where it waits for entries behind the last one, a turn before
+/// that asks which this is.
 #[derive(Debug)]
 struct Read {
     keys: Vec<(Box<[u8]>, Start)>,
     count: u64,
+    waits: bool,
+    /// A key of another type has no entries, and is no error.
+    skips_other_types: bool,
+    /// Where it reads from was not what the client said, but the last ids that it found.
+    resolved: bool,
+}
+
+impl Read {
+    /// The command that reads from here on, in RESP.
+    fn in_words(&self) -> Vec<u8> {
+        let mut source = Vec::new();
+        let mut encoder = Encoder::new(&mut source, ProtocolVersion::Resp2);
+        encoder.array(4 + 2 * self.keys.len());
+        [&b"XREAD"[..], b"COUNT", self.count.to_string().as_bytes(), b"STREAMS"]
+            .iter()
+            .for_each(|word| encoder.bulk(word));
+        self.keys.iter().for_each(|(key, _)| encoder.bulk(key));
+        for (_, start) in &self.keys {
+            match start {
+                Start::After { id } => id.with_text(|text| encoder.bulk(text)),
+                Start::Last => encoder.bulk(b"$"),
+            }
+        }
+        source
+    }
+
+    /// The streams whose last id is to be asked for.
+    fn unresolved(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let starts = self.keys.iter().enumerate().filter(|_| self.waits);
+        starts.filter(|(_, (_, start))| *start == Start::Last).map(|(index, _)| index)
+    }
+
+    /// Reads the last ids of the unresolved streams.
+    fn resolve(&mut self, reply: &ReplyBuf) -> Result<(), Error> {
+        let mut values = reply.elements();
+        for index in self.unresolved().collect::<Vec<_>>() {
+            let mut value = ReplyBuf::new();
+            copy_value(&mut values, &mut value);
+            let id = match value.as_error() {
+                None => last_id(&value)?,
+                Some(error) if error.code == ErrorCode::Err => StreamId::ZERO,
+                Some(error) => return Err(error),
+            };
+            self.keys[index].1 = Start::After { id };
+        }
+        self.resolved = true;
+        Ok(())
+    }
+}
+
+/// The last id that a stream has given, of what describes the stream.
+fn last_id(description: &ReplyBuf) -> Result<StreamId, Error> {
+    let mut fields = description.elements().skip_while(|field| *field != Reply::Bulk(b"last-generated-id"));
+    match fields.nth(1) {
+        Some(Reply::Bulk(id)) => StreamId::parse(id, 0),
+        _ => Ok(StreamId::ZERO),
+    }
 }
 
 impl Turns for Read {
@@ -92,19 +152,52 @@ impl Turns for Read {
 
     fn steps(&self, on: On) -> Vec<Step<'_>> {
         let count = self.count;
+        let unresolved =
+            self.unresolved().map(|index| on.key(&self.keys[index].0, Stream(Operation::Describe)));
+        let unresolved: Vec<_> = unresolved.collect();
+        if !unresolved.is_empty() {
+            return unresolved;
+        }
         let read = |start| Stream(Operation::Read { start, count });
         self.keys.iter().map(|(key, start)| on.key(key, read(*start))).collect()
     }
 
+    fn may_wait(&self) -> bool {
+        self.waits
+    }
+
+    fn skip_other_types(&mut self) {
+        self.skips_other_types = true;
+    }
+
+    fn again(&self) -> Option<Vec<u8>> {
+        self.resolved.then(|| self.in_words())
+    }
+
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        write_found(self.keys.iter().map(|(key, _)| &**key), reply, sink);
+        if self.unresolved().next().is_some() {
+            let resolved = self.resolve(reply);
+            if let Err(error) = &resolved {
+                sink.error(error);
+            }
+            return resolved.is_err();
+        }
+        write_found(self.keys.iter().map(|(key, _)| &**key), reply, self.skips_other_types, sink);
         true
     }
 }
 
 /// Writes what was found, stream by stream; the null array if nothing was.
-fn write_found<'k>(keys: impl Iterator<Item = &'k [u8]>, reply: &ReplyBuf, sink: &mut dyn ReplySink) {
-    if let Some(error) = first_error(reply) {
+fn write_found<'k>(
+    keys: impl Iterator<Item = &'k [u8]>,
+    reply: &ReplyBuf,
+    skips_other_types: bool,
+    sink: &mut dyn ReplySink,
+) {
+    let is_skipped = |error: &Error| skips_other_types && error.code == ErrorCode::WrongType;
+    if let Some(error) = first_error(reply)
+        && !is_skipped(&error)
+    {
         return sink.error(&error);
     }
     let mut values = reply.elements();
@@ -112,7 +205,7 @@ fn write_found<'k>(keys: impl Iterator<Item = &'k [u8]>, reply: &ReplyBuf, sink:
     for key in keys {
         let mut value = ReplyBuf::new();
         copy_value(&mut values, &mut value);
-        if value.first() != Some(Reply::NullArray) {
+        if value.first() != Some(Reply::NullArray) && value.as_error().is_none() {
             found.push((key, value));
         }
     }
@@ -127,10 +220,14 @@ fn write_found<'k>(keys: impl Iterator<Item = &'k [u8]>, reply: &ReplyBuf, sink:
     }
 }
 
-/// Who waits for entries of some streams: where there are none, and where it may wait, this is the place to begin to. Nobody
-/// waits yet: a `BLOCK` ends at once, as it does in transactions and scripts of Redis.
-fn waiting<'a>(turns: impl Turns + 'static, _block_millis: Option<u64>) -> Plan<'a> {
-    turns::plan(turns)
+/// How long a command that has `BLOCK` waits, `None` for ever, and its group, if it reads through one.
+///
+/// # Errors
+/// As the command.
+pub(crate) fn waits_for<'a>(call: &Call<'a>) -> Result<(Option<Duration>, Option<&'a [u8]>), Error> {
+    let options = options(call, call.command.name == "xreadgroup")?;
+    let millis = options.block_millis.filter(|millis| *millis > 0);
+    Ok((millis.map(Duration::from_millis), options.group.map(|(group, _)| group)))
 }
 
 /// XREAD
@@ -146,7 +243,8 @@ pub(super) fn read<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     let keys = (options.keys..options.ids).zip(options.ids..);
     let keys = keys.map(|(key, id)| Ok((Box::from(call.bytes(key)), start(id)?)));
     let keys = keys.collect::<Result<Vec<_>, Error>>()?;
-    Ok(waiting(Read { keys, count: options.count }, options.block_millis))
+    let waits = options.block_millis.is_some();
+    Ok(turns::plan(Read { keys, count: options.count, waits, skips_other_types: false, resolved: false }))
 }
 
 /// Streams that a consumer reads: first whether all of them have the group, if they are several, then what they deliver.
@@ -160,6 +258,9 @@ struct ReadGroup {
     no_ack: bool,
     /// All of them have the group, or there is one only.
     found: bool,
+    waits: bool,
+    /// See [`Turns::only_look`].
+    only_looks: bool,
 }
 
 impl Turns for ReadGroup {
@@ -182,12 +283,23 @@ impl Turns for ReadGroup {
         self.keys.iter().map(|(key, own_after)| on.key(key, Stream(operation(key, *own_after)))).collect()
     }
 
+    fn may_wait(&self) -> bool {
+        self.waits
+    }
+
+    fn only_look(&mut self) {
+        (self.only_looks, self.found) = (true, false);
+    }
+
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
         if !self.found && first_error(reply).is_none() {
+            if self.only_looks {
+                sink.null_array();
+            }
             self.found = true;
-            return false;
+            return self.only_looks;
         }
-        write_found(self.keys.iter().map(|(key, _)| &**key), reply, sink);
+        write_found(self.keys.iter().map(|(key, _)| &**key), reply, false, sink);
         true
     }
 }
@@ -211,9 +323,12 @@ pub(super) fn read_group<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         group: group.into(),
         consumer: consumer.into(),
         found: keys.len() == 1,
+        // What is the consumer's own already is there, or is not.
+        waits: options.block_millis.is_some() && keys.iter().all(|(_, own_after)| own_after.is_none()),
+        only_looks: false,
         keys,
         count: options.count,
         no_ack: options.no_ack,
     };
-    Ok(waiting(turns, options.block_millis))
+    Ok(turns::plan(turns))
 }

@@ -433,6 +433,10 @@ impl Host for TestHost {
         self.waiters.borrow().is_concerned()
     }
 
+    fn awaits_streams(&self) -> bool {
+        self.waiters.borrow().awaits_streams()
+    }
+
     fn other_clients(&self, _visit: &mut dyn FnMut(&ClientInfo)) {}
 
     fn kill_other_clients(&mut self, _filter: &ClientFilter) -> u64 {
