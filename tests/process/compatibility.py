@@ -276,6 +276,10 @@ RULES = {
         "the key is a conflict, unless both wrote the same",
     ),
     "sum": ("both count", "both count"),
+    "increments": (
+        "both count",
+        "both count where both heads only incremented elements of this key; else an element that both changed is a conflict",
+    ),
     "fields": (
         "by field: the last value stays, and `CONFLICTS` lists what it replaced; a removal loses to a concurrent write",
         "by field; a field that both wrote differently is a conflict",
@@ -306,7 +310,8 @@ CONVERGES = {
         bitop sinterstore sunionstore sdiffstore zunionstore zinterstore zdiffstore zrangestore geosearchstore
         georadius georadiusbymember top.reserve
     """,
-    "sum": "incr decr incrby decrby hincrby zincrby counter.add counter.incr counter.decr counter.take summary.add top.add uid.next",
+    "sum": "incr decr incrby decrby counter.add counter.incr counter.decr counter.take summary.add top.add uid.next",
+    "increments": "hincrby zincrby",
     "fields": "hset hsetnx hmset hdel hincrbyfloat hsetex hgetdel",
     "members": "sadd srem spop smove",
     "scores": "zadd zrem zpopmin zpopmax zmpop bzpopmin bzpopmax bzmpop zremrangebyrank zremrangebyscore zremrangebylex geoadd",

@@ -1,7 +1,7 @@
 //! What a state changed: its write set, and of every key in it how.
 
 use crate::records::place_of;
-use datatypes::{Aspect, Effect, Mode};
+use datatypes::{Aspect, Effect, Mode, scored_set};
 use mvcc::CompactKey;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,6 +14,8 @@ use types::{Malformed, Reader, Wire, put_bytes, put_varint};
 pub enum Change {
     /// By additions alone, all of this mode: the differences to a common ancestor may be added up.
     Additive(Mode),
+    /// By additions to scores alone: so may these.
+    AdditiveScores,
     /// Otherwise.
     Other,
 }
@@ -21,10 +23,18 @@ pub enum Change {
 impl Change {
     /// How this effect changes a key.
     pub fn of(effect: &Effect<'_>) -> Change {
+        if let Effect::ScoredSet(scored_set::Effect::Add { .. }) = effect {
+            return Change::AdditiveScores;
+        }
         match effect.mode() {
             mode @ (Mode::Increment | Mode::IncrementFields) => Change::Additive(mode),
             _ => Change::Other,
         }
+    }
+
+    /// True if only elements of a collection were changed, by additions to them.
+    pub(crate) fn adds_to_elements(self) -> bool {
+        matches!(self, Change::Additive(Mode::IncrementFields) | Change::AdditiveScores)
     }
 
     /// How both together change it.
@@ -125,6 +135,7 @@ impl Wire for Change {
         out.push(match self {
             Change::Additive(Mode::Increment) => 1,
             Change::Additive(Mode::IncrementFields) => 2,
+            Change::AdditiveScores => 3,
             Change::Additive(_) | Change::Other => 0,
         });
     }
@@ -134,6 +145,7 @@ impl Wire for Change {
             0 => Ok(Change::Other),
             1 => Ok(Change::Additive(Mode::Increment)),
             2 => Ok(Change::Additive(Mode::IncrementFields)),
+            3 => Ok(Change::AdditiveScores),
             _ => Err(Malformed("change of a key")),
         }
     }

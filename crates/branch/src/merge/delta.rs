@@ -3,7 +3,7 @@
 use super::list::{edits, middle};
 use super::value::pieces;
 use crate::Change;
-use datatypes::collections::ChunkedList;
+use datatypes::collections::{ChunkedList, ScoredTree};
 use datatypes::list::Positions;
 use datatypes::register::{Deadline, Register, parse_integer};
 use datatypes::scored_set::ScoredItems;
@@ -96,18 +96,7 @@ fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effec
                 effects.push(&Effect::Set(set::Effect::Remove { members }));
             }
         }
-        (Some(Value::ScoredSet(from)), Value::ScoredSet(to)) => {
-            let changed: Vec<(f64, &[u8])> = to.beyond(from).collect();
-            if !changed.is_empty() {
-                let items = ScoredItems::Many(changed);
-                effects.push(&Effect::ScoredSet(scored_set::Effect::Put { items }));
-            }
-            let gone = from.beyond(to).map(|(_, member)| member).filter(|member| !to.contains(member));
-            let members = Items::collect(gone);
-            if !members.is_empty() {
-                effects.push(&Effect::ScoredSet(scored_set::Effect::Remove { members }));
-            }
-        }
+        (Some(Value::ScoredSet(from)), Value::ScoredSet(to)) => scores(from, to, change, effects),
         (Some(Value::List(from)), Value::List(to)) => lists(from, to, effects),
         (Some(Value::Stream(from)), Value::Stream(to)) => {
             super::stream::between(from, to, &mut |effect| effects.push(&Effect::Stream(effect.clone())));
@@ -123,6 +112,35 @@ fn between(from: Option<&Value>, to: &Value, change: Change, effects: &mut Effec
 fn sums(difference: i128, effects: &mut Effects) {
     for by in pieces(difference) {
         effects.push(&Effect::Counter(counter::Effect::Add { by }));
+    }
+}
+
+fn scores(from: &ScoredTree, to: &ScoredTree, change: Change, effects: &mut Effects) {
+    let (before, mut written) = (effects.0.len(), Vec::new());
+    for (score, member) in to.beyond(from) {
+        let known = from.score(member).unwrap_or(0.0);
+        let by = score - known;
+        // Floats round: what no summand makes is written.
+        if change == Change::AdditiveScores && known + by == score {
+            effects.push(&Effect::ScoredSet(scored_set::Effect::Add { member, by }));
+        } else {
+            written.push((score, member));
+        }
+    }
+    if !written.is_empty() {
+        effects.push(&Effect::ScoredSet(scored_set::Effect::Put { items: ScoredItems::Many(written) }));
+    }
+    if change == Change::AdditiveScores
+        && effects.0.len() == before
+        && let Some(member) = to.iter().map(|(_, member)| member).min()
+    {
+        // By nothing, too, as with fields.
+        effects.push(&Effect::ScoredSet(scored_set::Effect::Add { member, by: 0.0 }));
+    }
+    let gone = from.beyond(to).map(|(_, member)| member).filter(|member| !to.contains(member));
+    let members = Items::collect(gone);
+    if !members.is_empty() {
+        effects.push(&Effect::ScoredSet(scored_set::Effect::Remove { members }));
     }
 }
 

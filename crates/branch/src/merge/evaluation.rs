@@ -8,7 +8,7 @@ use crate::dag::{Dag, Label, Node, View};
 use crate::records::{Record, Records};
 use crate::transaction::Effects;
 use crate::{Change, StateId};
-use datatypes::{Cell, Mode, Value};
+use datatypes::{Cell, Value};
 use mvcc::CompactKey;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ impl<'e> Evaluation<'e> {
                 let (before, _) = self.parts((base.states[0], None), &lens, &met)?;
                 let (here, _) = self.parts(at(state), &lens, &met)?;
                 let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
-                let is_additive = left == right && right == Change::Additive(Mode::IncrementFields);
+                let is_additive = left == right && right.adds_to_elements();
                 for ((place, before), here) in met.into_iter().zip(before).zip(here) {
                     match lens::merged(before, merged[place].take(), here, (judge, is_additive)) {
                         Ok(part) => merged[place] = part,
@@ -187,8 +187,8 @@ impl<'e> Evaluation<'e> {
         self.dag.meter().keys(lens.len());
         let newest = self.newest(view, changes, |newest, _| lens.parts(newest, 0..lens.len()))?;
         let change = change.unwrap_or(Change::Other);
-        // An addition of nothing would be to the first field of all.
-        if change == Change::Additive(Mode::IncrementFields) && !lens.adds(&newest, &merged) {
+        // An addition of nothing would be to the first element of all.
+        if change.adds_to_elements() && !lens.adds(&newest, &merged) {
             return None;
         }
         let (from, to) = lens.apart(&newest, &merged);
@@ -383,16 +383,21 @@ impl<'e> Evaluation<'e> {
 mod tests {
     use super::*;
     use crate::dag::SeenBy;
+    use datatypes::Mode;
     use std::sync::Arc;
 
     #[test]
     fn sides_are_what_each_state_sees_and_what_it_lacks() {
-        let kinds =
-            [Change::Additive(Mode::Increment), Change::Additive(Mode::IncrementFields), Change::Other];
+        let kinds = [
+            Change::Additive(Mode::Increment),
+            Change::Additive(Mode::IncrementFields),
+            Change::AdditiveScores,
+            Change::Other,
+        ];
         for seed in 0..500 {
             let mut random = fastrand::Rng::with_seed(seed);
             let states = random.usize(2..150);
-            let kind_count = random.usize(1..=3);
+            let kind_count = random.usize(1..=kinds.len());
             let changed = |random: &mut fastrand::Rng| {
                 let heads: Vec<usize> = (0..random.usize(1..4)).map(|_| random.usize(..states)).collect();
                 let seen = Arc::new(SeenBy::these(&heads, states));

@@ -1,7 +1,7 @@
 //! Of a collection the elements that a merge is about. What no side has changed is the same on all of them, so that what a
 //! merge costs grows with what was changed and not with what there is.
 
-use super::value::{Clash, Judge, part};
+use super::value::{Clash, Judge, part, sum_of_scores};
 use datatypes::collections::{Member, PackedMap, PackedSet, ScoredTree};
 use datatypes::register::parse_integer;
 use datatypes::{Cell, Kind, Value};
@@ -105,10 +105,14 @@ impl<'c> Lens<'c> {
         (cell(from), cell(to))
     }
 
-    /// True if an addition to a field is among what makes one of the other.
+    /// True if an addition to a field or a score is among what makes one of the other.
     pub fn adds(&self, from: &Parts, to: &Parts) -> bool {
+        let are_integers = |both: [&Option<Part>; 2]| both.into_iter().all(|part| integer(part).is_some());
         let mut both = from.iter().zip(to);
-        both.any(|(from, to)| from != to && to.is_some() && integer(from).is_some() && integer(to).is_some())
+        both.any(|(from, to)| {
+            let is_score = matches!(to, Some(Part::Score(_)));
+            from != to && to.is_some() && (is_score || are_integers([from, to]))
+        })
     }
 
     /// A collection of the witness and these elements.
@@ -245,7 +249,14 @@ fn integer(part: &Option<Part>) -> Option<i64> {
     }
 }
 
-/// What both sides make of one element; where all sides only add to fields, the sum.
+fn score(part: &Option<Part>) -> Option<f64> {
+    match part {
+        Some(Part::Score(score)) => Some(*score),
+        _ => None,
+    }
+}
+
+/// What both sides make of one element; where all sides only add to fields or scores, the sum.
 pub(super) fn merged(
     base: Option<Part>,
     left: Option<Part>,
@@ -259,6 +270,10 @@ pub(super) fn merged(
     {
         let sum = left.wrapping_add(right).wrapping_sub(base);
         return Ok(Some(Part::Field(sum.to_string().into_bytes().into())));
+    }
+    let scores = [&base, &left, &right].map(score);
+    if let Some(sum) = sum_of_scores(scores).filter(|_| is_additive) {
+        return Ok(Some(Part::Score(sum)));
     }
     part(base, left, right, judge)
 }

@@ -5,7 +5,7 @@
 //! | register | additions alone on both sides, or beside a SET or a DEL: their sum; else the same value, or a conflict |
 //! | hash | field by field: one side's change; both added alone: the sum; a change beside a removal stays; else a conflict |
 //! | set | member by member: what one side added or removed |
-//! | sorted set | member by member: one side's change; a change beside a removal stays; else a conflict |
+//! | sorted set | member by member: one side's change; both added alone: the sum; a change beside a removal stays; else a conflict |
 //! | list | what one side removed goes, what one side inserted stays, the older side's first |
 //! | counter, summary | the sum of what both sides added |
 //! | top | of every member the greater score; of two reservations the larger |
@@ -117,7 +117,7 @@ fn merge_kind(
     right: &Side<'_>,
     judge: Judge,
 ) -> Result<Option<Value>, Clash> {
-    let additive = |mode| left.change == Change::Additive(mode) && right.change == left.change;
+    let additive = |change| left.change == change && right.change == change;
     Ok(match kind {
         Kind::Register => {
             let [base, left_value, right_value] = of_kind!(Register, base, left.cell, right.cell);
@@ -128,7 +128,7 @@ fn merge_kind(
             let none = PackedMap::default();
             let [base, left, right] =
                 of_kind!(Dict, base, left.cell, right.cell).map(|dict| dict.map_or(&none, |dict| &**dict));
-            let merged = dicts(base, left, right, additive(Mode::IncrementFields), judge)?;
+            let merged = dicts(base, left, right, additive(Change::Additive(Mode::IncrementFields)), judge)?;
             (!merged.is_empty()).then(|| Value::Dict(Box::new(merged)))
         }
         Kind::Set => {
@@ -142,7 +142,7 @@ fn merge_kind(
             let none = ScoredTree::default();
             let [base, left, right] =
                 of_kind!(ScoredSet, base, left.cell, right.cell).map(|set| set.map_or(&none, |set| &**set));
-            let merged = scored_sets(base, left, right, judge)?;
+            let merged = scored_sets(base, left, right, additive(Change::AdditiveScores), judge)?;
             (!merged.is_empty()).then(|| Value::ScoredSet(Box::new(merged)))
         }
         Kind::List => {
@@ -285,18 +285,27 @@ fn scored_sets(
     base: &ScoredTree,
     left: &ScoredTree,
     right: &ScoredTree,
+    additive: bool,
     judge: Judge,
 ) -> Result<ScoredTree, Clash> {
     let mut merged = left.clone();
     let gone = base.beyond(right).filter(|(_, member)| !right.contains(member));
     let gone = gone.map(|(_, member)| (None, member));
     for (score, member) in right.beyond(base).map(|(score, member)| (Some(score), member)).chain(gone) {
-        match part(base.score(member), left.score(member), score, judge)? {
+        let scores = [base.score(member), left.score(member), score];
+        let sum = sum_of_scores(scores).filter(|_| additive);
+        match sum.map_or_else(|| part(scores[0], scores[1], scores[2], judge), |sum| Ok(Some(sum)))? {
             Some(score) => merged.insert(member, score),
             None => merged.remove(member),
         };
     }
     Ok(merged)
+}
+
+/// What two sides have added to a score, where a member that is absent has none of it; nothing, if that is no number.
+pub(super) fn sum_of_scores(scores: [Option<f64>; 3]) -> Option<f64> {
+    let [base, left, right] = scores.map(|score| score.unwrap_or(0.0));
+    Some(left + right - base).filter(|sum| scores != [None; 3] && !sum.is_nan())
 }
 
 fn counters([base, left, right]: [Option<&Counter>; 3]) -> Option<Value> {

@@ -44,6 +44,11 @@ fn score(member: &[u8], score: f64) -> Operation<'_> {
     Operation::ScoredSet(scored_set::Operation::Add { flags: AddFlags::default(), items })
 }
 
+fn add_score(member: &[u8], by: f64) -> Operation<'_> {
+    let flags = AddFlags::default();
+    Operation::ScoredSet(scored_set::Operation::Increment { flags, by, member })
+}
+
 /// One change of a key that is a collection most of the time.
 fn change(world: &mut World, number: u64, random: &mut Rng) {
     let member = format!("m{}", random.u32(..60));
@@ -75,6 +80,7 @@ fn change(world: &mut World, number: u64, random: &mut Rng) {
         (15..25, "dict") => Operation::Dict(dict::Operation::Increment { field: member, by: 1 }),
         (_, "dict") => put(member, text.as_bytes()),
         (3..15, _) => Operation::ScoredSet(scored_set::Operation::Remove { members }),
+        (15..30, _) => add_score(member, f64::from(random.u32(..5)) / 8.0),
         _ => score(member, f64::from(random.u32(..5))),
     };
     transact(world, number, name, &[operation]);

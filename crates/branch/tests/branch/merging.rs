@@ -7,8 +7,8 @@ use datatypes::list::End as ListEnd;
 use datatypes::scored_set::ScoredItems;
 use datatypes::stream::StreamId;
 use datatypes::{
-    Cell, Effect, Items, Mode, Value, apply, counter, dict, key as any, list, scored_set, stream, summary,
-    top,
+    Cell, Effect, Items, Mode, Operation, Value, apply, counter, dict, key as any, list, scored_set, stream,
+    summary, top,
 };
 use proptest::prelude::*;
 use types::{Incarnation, ProcessId, Rng};
@@ -59,6 +59,10 @@ fn no_member(name: &'static str) -> Effect<'static> {
 fn score(name: &'static str, score: f64) -> Effect<'static> {
     let items = ScoredItems::one(score, name.as_bytes());
     Effect::ScoredSet(scored_set::Effect::Put { items })
+}
+
+fn more(name: &'static str, by: f64) -> Effect<'static> {
+    Effect::ScoredSet(scored_set::Effect::Add { member: name.as_bytes(), by })
 }
 
 fn push(name: &'static str) -> Effect<'static> {
@@ -114,6 +118,14 @@ fn every_type_merges_by_its_rule() {
         made_of(&[score("a", 3.0), score("b", 2.0)])
     });
     refused(&[score("a", 1.0)], &[score("a", 2.0)], &[score("a", 3.0)]);
+    assert_eq!(merged(&[score("a", 1.0)], &[more("a", 2.0)], &[more("a", 0.5), more("b", 4.0)], Refuse), {
+        made_of(&[score("a", 3.5), score("b", 4.0)])
+    });
+    assert_eq!(merged(&[], &[more("a", 2.0)], &[more("a", 2.0)], Refuse), made_of(&[score("a", 4.0)]));
+    refused(&[score("a", 1.0)], &[score("a", 2.0)], &[more("a", 3.0)]);
+    let (up, down) = (more("a", f64::INFINITY), more("a", f64::NEG_INFINITY));
+    assert_eq!(merged(&[], &[up.clone()], &[down.clone()], Newest), made_of(&[down.clone()]));
+    refused(&[], &[up], &[down]);
     assert_eq!(merged(&[push("a")], &[push("x")], &[push("y")], Refuse), {
         made_of(&[push("a"), push("x"), push("y")])
     });
@@ -314,7 +326,7 @@ fn a_single_fork_point_counts_twice() {
     assert_ne!(value, total.to_string());
 }
 
-/// Additions of a random DAG: what every state's counter should be is the sum over its ancestors.
+/// Additions of a random DAG: what every state's counter and score should be is the sum over its ancestors.
 #[test]
 fn a_counter_is_the_sum_of_the_additions_above_it_in_any_dag() {
     for seed in 0..80 {
@@ -334,12 +346,23 @@ fn a_counter_is_the_sum_of_the_additions_above_it_in_any_dag() {
                 let from = retained[retained.len() - 1 - random.usize(..retained.len().min(5))];
                 let by = random.i64(1..1_000_000);
                 let begin = Begin::State(from);
-                let made = world.transact(SESSION, &begin, &[("k", increment(by))], &End::State(from));
+                let score = scored_set::Operation::Increment {
+                    flags: Default::default(),
+                    by: by as f64,
+                    member: b"m",
+                };
+                let operations = [("k", increment(by)), ("z", Operation::ScoredSet(score))];
+                let made = world.transact(SESSION, &begin, &operations, &End::State(from));
                 (made.unwrap().unwrap(), by)
             };
             additions.insert(made.0, made.1);
             let sum: i64 = world.model.states[&made.0].ancestors.iter().map(|id| additions[id]).sum();
             assert_eq!(world.text(made.0, "k"), sum.to_string(), "seed {seed}");
+            let score = match world.keyspace.value_at(made.0, &key("z")).unwrap().value {
+                Some(Value::ScoredSet(scores)) => scores.score(b"m"),
+                _ => None,
+            };
+            assert_eq!(score.unwrap_or(0.0), sum as f64, "seed {seed}");
         }
     }
 }
