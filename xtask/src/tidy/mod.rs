@@ -8,6 +8,7 @@ mod layers;
 mod lengths;
 mod links;
 mod modules;
+mod pages;
 mod promises;
 pub mod purity;
 mod source;
@@ -81,6 +82,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
         findings.extend(purity::check_source(&source));
     }
     findings.extend(links::check(&workspace.root, &files));
+    findings.extend(pages::check(&files));
     findings.extend(promises::check(&workspace.root, &files));
     findings.extend(modules::check(&target_roots(workspace)?, &files));
     findings.extend(purity::check_configurations(&workspace.root)?);
