@@ -86,9 +86,9 @@ impl Solo {
         self.store.is_empty()
     }
 
-    /// How many keys have a deadline.
+    /// How many keys have a deadline of their own.
     pub fn deadlines(&self) -> usize {
-        self.store.deadlines()
+        self.store.dated()
     }
 
     /// About how many bytes it occupies, without what is about to be freed.
