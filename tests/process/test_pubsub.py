@@ -337,7 +337,7 @@ EVENTS = """
     SET k 1; SET k 2 EX 100; SET k 3 NX; SET k 4 XX GET; SET n 5 NX GET; SET n 5 NX GET; SETNX k 1; SETEX k 100 1; GETSET k 2
     MSET a 1 b 2; MSETNX a 1 c 2; MSETNX c 1 d 2; APPEND a x; SETRANGE a 0 yy; SETRANGE none 0 ""; INCR b; DECRBY b 3
     INCRBYFLOAT b 0.5; SETBIT bits 1 1; BITOP NOT dest bits; PFADD p x; PFADD p x; PFMERGE q p; GETDEL q; GETDEL q
-    GETEX a EX 100; GETEX none EX 100; DEL a none b; UNLINK c d; EXPIRE k 100; EXPIRE none 100; PEXPIRE k 100000 GT
+    GETEX a EX 100; GETEX none EX 100; DEL a none b; UNLINK c d; EXPIRE k 100; EXPIRE none 100; PEXPIRE k 900000 GT; PEXPIRE k 5 GT
     PERSIST k; PERSIST k; EXPIREAT k 4000000000; RENAME k l; RENAMENX l n; RENAMENX l m; COPY m o; COPY m o; RESTORE r 0 %DUMP%
     EXPIRE m -1; HSET h f 1 g 2; HSET h f 1; HSETNX h f 2; HINCRBY h n 1; HINCRBYFLOAT h n 0.5; HDEL h none; HDEL h f g; HDEL h n
     LPUSH l a b c; RPUSH l d e f g; LPUSHX none x; RPUSHX l x; LINSERT l BEFORE a y; LINSERT l BEFORE none y; LSET l 0 z
@@ -348,6 +348,10 @@ EVENTS = """
     ZADD z 1 a 2 b 3 c 4 d; ZREMRANGEBYRANK z 0 0; ZREMRANGEBYSCORE z 2 2; ZREMRANGEBYSCORE z 8 9; ZUNIONSTORE w 1 z
     ZRANGESTORE x z 0 -1; GEOADD g 13.361389 38.115556 P; GEOADD g 13.361389 38.115556 P; GEOSEARCHSTORE f g FROMMEMBER P BYRADIUS 1 km
     RPUSH mp 1 2 3; LMPOP 2 none mp LEFT COUNT 1; LMPOP 1 mp RIGHT; LMPOP 1 none LEFT; ZADD zp 1 a 2 b 3 c; ZMPOP 1 zp MIN; ZMPOP 2 none zp MAX
+    XADD x1 1-0 a b; XADD x1 MAXLEN 3 1-1 a b; XADD x1 MAXLEN = 1 1-2 a b; XADD x1 NOMKSTREAM 1-3 a b; XADD x2 NOMKSTREAM 1-1 a b
+    XADD x1 1-1 a b; XTRIM x1 MAXLEN 9; XTRIM x1 MAXLEN 1; XDEL x1 9-9; XDEL x1 1-3; XGROUP CREATE x1 g $; XGROUP CREATE x1 g $
+    XGROUP SETID x1 g 0; XGROUP CREATECONSUMER x1 g ann; XGROUP CREATECONSUMER x1 g ann; XGROUP DELCONSUMER x1 g none
+    XGROUP DELCONSUMER x1 g ann; XGROUP DESTROY x1 none; XGROUP DESTROY x1 g; XSETID x1 9-9; XREAD STREAMS x1 0; XGROUP CREATE x3 g $ MKSTREAM
     SORT z BY nosort STORE sorted; INCR z; GET o; MULTI; SET t1 1; DEL t1 none; EXEC; EVAL "return redis.call('set','e','1')" 0
 """
 
@@ -375,6 +379,50 @@ def test_events_are_those_of_redis(server, peer):
 
     for theirs, ours in zip(told(peer), told(server)):
         assert ours == theirs
+
+
+def lapses(one) -> list:
+    """What is told of keys that expire: met by a read, by a write, by an EXEC, by a script, and by nobody."""
+    with one.raw() as raw, one.raw() as subscriber:
+        raw.call("FLUSHALL")
+        assert raw.call("CONFIG", "SET", "notify-keyspace-events", "Ex$g").raw == b"+OK\r\n"
+        subscriber.call("PSUBSCRIBE", "__keyevent@0__:*")
+        for number, commands in enumerate([["GET k0"], ["SET k1 2"], ["MULTI", "APPEND k2 x", "EXEC"], ["RENAME k3 x"], ["EXISTS k4"], []]):
+            raw.call("SET", f"k{number}", 1, "PX", 30)
+            time.sleep(0.06)
+            for command in commands:
+                raw.call(*command.split())
+        told = []
+        while told.count(b"k5") < 3:
+            told += subscriber.read().texts()[2:]
+        raw.call("CONFIG", "SET", "notify-keyspace-events", "")
+        return told
+
+
+def test_a_key_that_expires_is_told_of_once(server, peer):
+    assert lapses(server) == lapses(peer)
+
+
+def test_a_key_that_a_cache_lets_go_is_told_of():
+    server = Anabranch()
+    server.arguments = ["--threads", "2"]
+    with server, server.raw() as raw, server.raw() as subscriber:
+        for name, value in [("notify-keyspace-events", "Ee"), ("maxmemory-policy", "allkeys-random"), ("maxmemory", "2mb")]:
+            assert raw.call("CONFIG", "SET", name, value).raw == b"+OK\r\n"
+        subscriber.call("PSUBSCRIBE", "__keyevent@0__:*")
+        for number in range(4000):
+            raw.call("SET", f"key:{number}", "x" * 1000)
+        first = subscriber.read().texts()
+        assert first[2] == b"__keyevent@0__:evicted"
+        gone = {first[3]}
+        raw.call("PUBLISH", "__keyevent@0__:end", "x")
+        while (message := subscriber.read().texts())[2] != b"__keyevent@0__:end":
+            assert message[2] == b"__keyevent@0__:evicted" and message[3] not in gone
+            gone.add(message[3])
+        left = int(raw.call("DBSIZE").text)
+        # A moment's eviction may be under way.
+        assert abs(4000 - len(gone) - left) < 100 and len(gone) > 1000
+        assert raw.call("EXISTS", *sorted(gone)[:50]).text == b"0"
 
 
 def test_events_of_any_process_reach_every_subscriber(three):

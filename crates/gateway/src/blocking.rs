@@ -96,7 +96,7 @@ impl Woken {
     const NOTHING: Woken =
         Woken { list: false, scored_set: false, stream: false, everywhere: false, elements: UNTIL_NOTHING };
     const ANYTHING: Woken = Woken { list: true, scored_set: true, stream: true, ..Woken::NOTHING };
-    const STREAM: Woken = Woken { stream: true, ..Woken::NOTHING };
+    pub(crate) const STREAM: Woken = Woken { stream: true, ..Woken::NOTHING };
 
     /// What an operation writes, if it may create something that clients wait for, or add to it. If they wait for streams,
     /// they are to hear of one that is gone, too.
@@ -609,8 +609,13 @@ impl Gateway {
                 let now = host.now().instant;
                 self.at_lines(host, &mut |waiters| waiters.signal_all(Some(keyspace), now));
             }
-            what.places(keyspace, &key).for_each(|place| self.signal(&place, what.elements, host));
+            self.wake_for(keyspace, &key, what, host);
         }
+    }
+
+    /// Signals what was written to one key.
+    pub(crate) fn wake_for<H: Host>(&mut self, keyspace: KeyspaceId, key: &[u8], what: Woken, host: &mut H) {
+        what.places(keyspace, key).for_each(|place| self.signal(&place, what.elements, host));
     }
 
     fn signal<H: Host>(&mut self, place: &Place, elements: u64, host: &mut H) {

@@ -62,7 +62,6 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (is_connection || waits || name.starts_with("command"), "@connection"),
         (group == "transactions", "@transaction"),
         (group == "scripting", "@scripting"),
-        (matches!(name, "xread" | "xreadgroup"), "@blocking"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()
 }

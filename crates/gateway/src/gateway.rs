@@ -289,6 +289,7 @@ impl Gateway {
             }
         };
         self.pipeline = pipeline;
+        self.tell_of_lapsed(Some(&mut connection), host);
         self.put_back(connection, host);
         if !self.monitored.is_empty() {
             self.tell_monitors(host);
@@ -332,7 +333,9 @@ impl Gateway {
             }
             fresh.into_iter().for_each(|number| self.deliver(number, host));
         }
+        self.tell_of_lapsed(None, host);
         self.serve_waits(host);
+        self.tell_of_lapsed(None, host);
         if !self.monitored.is_empty() {
             self.tell_monitors(host);
         }

@@ -5,7 +5,7 @@ use crate::diagnostics::{Diagnostics, SlowCommand};
 use crate::functions::{FunctionLibraries, RestorePolicy};
 use crate::interest::Interest;
 use crate::news::{Audience, News};
-use crate::notifications::Notifications;
+use crate::notifications::{Lapsed, Notifications};
 use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
 use crate::waiters::Waiters;
@@ -275,6 +275,17 @@ pub trait Host {
     /// [`Waiters::awaits_streams`], as cheaply as can be.
     fn awaits_streams(&self) -> bool {
         false
+    }
+
+    /// True if [`Host::take_lapsed`] has any.
+    fn has_lapsed(&self) -> bool {
+        false
+    }
+
+    /// Keys that are gone since the last call though no command has deleted them. What is told of them waits for what replies
+    /// of this turn wait for.
+    fn take_lapsed(&mut self) -> Vec<Lapsed> {
+        Vec::new()
     }
 
     /// Which processes keep lines of those that wait in a keyspace.

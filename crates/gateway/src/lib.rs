@@ -67,7 +67,7 @@ pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};
 pub use monitor::MONITOR_OUTPUTS;
 pub use news::{Audience, LineNews, Message, News, SeenContext};
-pub use notifications::Notifications;
+pub use notifications::{Lapse, Lapsed, Notifications};
 pub use pubsub::OutputLimit;
 pub use statistics::{Answered, Statistics};
 pub use waiters::{Place, Sought, Turn, Waiter, Waiters};

@@ -8,7 +8,7 @@
 use crate::combine::Combine;
 use crate::news::Message;
 use crate::plan::{Call, Plan};
-use datatypes::{Items, Operation, key, scored_set};
+use datatypes::{Items, Operation, key, scored_set, stream};
 use protocol::{KeyedOperation, Step};
 use resp::{Arguments, parse_integer};
 use types::{KeyspaceId, Reply, ReplyBuf};
@@ -47,6 +47,12 @@ impl Notifications {
         self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
     }
 
+    /// True if it is told of keys that are gone though no command has deleted them.
+    #[inline]
+    pub fn tell_of_lapses(self) -> bool {
+        self.is_on() && (self.has('x') || self.has('e'))
+    }
+
     /// The letters, as `CONFIG GET` shows them.
     pub fn text(self) -> String {
         let mut text = String::new();
@@ -76,6 +82,26 @@ fn bits_of(letter: char) -> Option<u16> {
     }
 }
 
+/// Why a key is gone that no command has deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lapse {
+    /// It has expired.
+    Expired,
+    /// The cache had no room for it.
+    Evicted,
+}
+
+/// A key that is gone though no command has deleted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lapsed {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Why.
+    pub why: Lapse,
+}
+
 /// What happened to a key.
 #[derive(Debug, PartialEq, Eq)]
 struct Event<'a> {
@@ -91,8 +117,21 @@ pub(crate) fn messages(
     (name, arguments): (&str, Arguments<'_>),
     reply: &ReplyBuf,
 ) -> Vec<Message> {
+    messages_of(chosen, keyspace, events(name, arguments, reply))
+}
+
+/// The messages that tell of a key that is gone.
+pub(crate) fn of_lapsed(chosen: Notifications, lapsed: &Lapsed) -> Vec<Message> {
+    let (class, name) = match lapsed.why {
+        Lapse::Expired => ('x', "expired"),
+        Lapse::Evicted => ('e', "evicted"),
+    };
+    messages_of(chosen, lapsed.keyspace, vec![Event { class, name, key: &lapsed.key }])
+}
+
+fn messages_of(chosen: Notifications, keyspace: KeyspaceId, events: Vec<Event<'_>>) -> Vec<Message> {
     let mut messages = Vec::new();
-    for Event { class, name, key } in events(name, arguments, reply) {
+    for Event { class, name, key } in events {
         if !chosen.has(class) {
             continue;
         }
@@ -118,6 +157,18 @@ pub(crate) fn surrounded<'a>(plan: Plan<'a>, call: &Call<'a>) -> Plan<'a> {
     let look = |operation| Step::Key(KeyedOperation { key, hash, operation, blind: false });
     let exists = || look(Operation::Key(key::Operation::Exists));
     match call.command.name {
+        "xgroup|delconsumer" => {
+            let (key, group) = (call.bytes(2), call.bytes(3));
+            let consumers = stream::Operation::DescribeConsumers { key, group };
+            let consumers = || look(Operation::Stream(consumers.clone()));
+            let steps = vec![consumers(), Step::Key(operation), consumers()];
+            Plan::Many { steps, combine: Combine::Pick(1) }
+        }
+        "xadd" => {
+            let length = || look(Operation::Stream(stream::Operation::Length));
+            let steps = vec![length(), Step::Key(operation), length()];
+            Plan::Many { steps, combine: Combine::Pick(1) }
+        }
         "hdel" | "lpop" | "rpop" | "lrem" | "srem" | "spop" | "zrem" | "zpopmin" | "zpopmax"
         | "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" | "expire" | "pexpire" | "expireat"
         | "pexpireat" => {
@@ -145,8 +196,15 @@ fn events<'a>(name: &'a str, arguments: Arguments<'a>, reply: &'a ReplyBuf) -> V
         return Vec::new();
     }
     let done = Done { name, arguments, reply };
-    let families =
-        [Done::on_string, Done::on_key, Done::on_hash, Done::on_list, Done::on_set, Done::on_scored_set];
+    let families = [
+        Done::on_string,
+        Done::on_key,
+        Done::on_hash,
+        Done::on_list,
+        Done::on_set,
+        Done::on_scored_set,
+        Done::on_stream,
+    ];
     families.iter().find_map(|family| family(&done)).unwrap_or_default()
 }
 
@@ -350,7 +408,7 @@ impl<'a> Done<'a> {
     fn on_scored_set(&self) -> Option<Vec<Event<'a>>> {
         match self.name {
             "zadd" if self.has(2, "INCR") => self.when(!self.is_null(), 'z', "zincr", 1),
-            "zadd" | "geoadd" => self.when(scores_differ(self.reply), 'z', "zadd", 1),
+            "zadd" | "geoadd" => self.when(differs(self.reply), 'z', "zadd", 1),
             "zincrby" => self.always('z', "zincr"),
             "zrem" | "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
                 self.removed(self.is_positive(), 'z', self.name)
@@ -368,8 +426,33 @@ impl<'a> Done<'a> {
     }
 }
 
-/// True if the arrays of scores before and after differ: the first half of the elements, around one, and the second.
-fn scores_differ(reply: &ReplyBuf) -> bool {
+impl<'a> Done<'a> {
+    fn on_stream(&self) -> Option<Vec<Event<'a>>> {
+        match self.name {
+            "xadd" => {
+                let lengths: Vec<Reply<'_>> = self.reply.elements().collect();
+                let [Reply::Integer(before), Reply::Bulk(_), Reply::Integer(after)] = lengths[..] else {
+                    return Some(Vec::new());
+                };
+                let mut events = vec![self.event('t', "xadd", 1)];
+                // It has trimmed, too.
+                events.extend((after <= before).then(|| self.event('t', "xtrim", 1)));
+                Some(events)
+            }
+            "xdel" | "xtrim" => self.when(self.is_positive(), 't', self.name, 1),
+            "xsetid" => self.always('t', "xsetid"),
+            "xgroup|create" => self.when(true, 't', "xgroup-create", 2),
+            "xgroup|setid" => self.when(true, 't', "xgroup-setid", 2),
+            "xgroup|destroy" => self.when(self.is_positive(), 't', "xgroup-destroy", 2),
+            "xgroup|delconsumer" => self.when(differs(self.reply), 't', "xgroup-delconsumer", 2),
+            "xgroup|createconsumer" => self.when(self.is_positive(), 't', "xgroup-createconsumer", 2),
+            _ => None,
+        }
+    }
+}
+
+/// True if what was looked at before and after differs: the first half of the elements, around one, and the second.
+fn differs(reply: &ReplyBuf) -> bool {
     let elements: Vec<Reply<'_>> = reply.elements().collect();
     let half = elements.len() / 2;
     elements[..half] != elements[elements.len() - half..]

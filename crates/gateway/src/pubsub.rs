@@ -9,10 +9,12 @@
 //! replies, behind the reply to the command that published it. A subscriber that does not read what it is sent is
 //! disconnected; see [`OutputLimit`].
 
+use crate::blocking::Woken;
 use crate::engine::Engine;
 use crate::gateway::{ConnectionId, Gateway};
 use crate::host::{Host, Incident};
 use crate::news::{Audience, Message, News, SeenContext};
+use crate::notifications;
 use crate::session::{Activity, Connection, Hold, Mode};
 use crate::subscriptions::Topic;
 use crate::task::Task;
@@ -126,6 +128,34 @@ impl Gateway {
         for topic in Topic::ALL {
             for name in self.subscriptions.of(topic, connection.id) {
                 self.unsubscribe(connection, topic, &name, host);
+            }
+        }
+    }
+
+    /// Delivers a message that was published here, to this gateway's subscribers and to all others.
+    fn deliver_published<H: Host>(&mut self, message: Message, own: Option<&mut Connection>, host: &mut H) {
+        let mut reached = crate::interest::Reached::default();
+        let gateway = self.config.worker;
+        host.interest(&mut |interest| reached = interest.reached(gateway, &message));
+        if reached.own > 0 {
+            self.spread(&message, own, host);
+        }
+        let whom = if reached.receivers > reached.own { Audience::Others } else { Audience::Elsewhere };
+        host.tell(whom, News::Published { message });
+    }
+
+    /// Tells of keys that are gone though no command has deleted them: subscribers, and who waits for entries of a stream.
+    pub(crate) fn tell_of_lapsed<H: Host>(&mut self, mut own: Option<&mut Connection>, host: &mut H) {
+        if !host.has_lapsed() {
+            return;
+        }
+        let chosen = host.notifications();
+        for lapsed in host.take_lapsed() {
+            for message in notifications::of_lapsed(chosen, &lapsed) {
+                self.deliver_published(message, own.as_deref_mut(), host);
+            }
+            if host.awaits_streams() {
+                self.wake_for(lapsed.keyspace, &lapsed.key, Woken::STREAM, host);
             }
         }
     }
@@ -309,16 +339,11 @@ impl<H: Host> Engine<'_, H> {
     }
 
     fn publish(&mut self, messages: Vec<Message>, context: Option<SeenContext>) {
+        // What has expired was gone before.
+        self.gateway.tell_of_lapsed(Some(&mut *self.connection), self.host);
         for mut message in messages {
             message.context.clone_from(&context);
-            let mut reached = crate::interest::Reached::default();
-            let gateway = self.gateway.config.worker;
-            self.host.interest(&mut |interest| reached = interest.reached(gateway, &message));
-            if reached.own > 0 {
-                self.gateway.spread(&message, Some(&mut *self.connection), &mut *self.host);
-            }
-            let whom = if reached.receivers > reached.own { Audience::Others } else { Audience::Elsewhere };
-            self.host.tell(whom, News::Published { message });
+            self.gateway.deliver_published(message, Some(&mut *self.connection), self.host);
         }
         if self.host.is_congested() && matches!(self.connection.activity, Activity::Idle) {
             let until = self.now.instant + RELIEF;

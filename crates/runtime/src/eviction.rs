@@ -7,9 +7,11 @@
 
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, PartitionCell};
+use crate::lapsed::LapsedKeys;
 use crate::memory::Memory;
 use crate::process::Process;
 use datatypes::{Operation, key};
+use gateway::Lapse;
 use protocol::eviction::Eviction;
 use protocol::{Input, KeyedOperation, NoReplies, Now, Replica, Request};
 use std::cell::Cell;
@@ -39,6 +41,7 @@ pub(crate) struct Evictor<'e> {
     pub(crate) journal: Option<&'e Journal>,
     pub(crate) now: Now,
     pub(crate) random: &'e mut Rng,
+    pub(crate) lapsed: &'e mut LapsedKeys,
 }
 
 impl Evictor<'_> {
@@ -54,7 +57,7 @@ impl Evictor<'_> {
             journal.fence(replica);
         }
         let choice = choice(policy, self.memory.samples());
-        let mut gone = 0;
+        let (mut gone, mut keys) = (0, Vec::new());
         while gone < most && is_too_much(cell) && !replica.protocol().is_fenced() {
             let victim = replica.protocol().victim(choice, self.now, self.random).map(<[u8]>::to_vec);
             let Some(key) = victim else { break };
@@ -69,12 +72,15 @@ impl Evictor<'_> {
             replica.step(self.now, &mut batch, self.random, &mut NoReplies::default());
             cell.count(replica.protocol());
             gone += 1;
+            keys.push(key.into());
         }
+        let mut refused = false;
         if let Some(journal) = self.journal {
             // Nobody waits for a reply; what the log refuses is undone, and goes later.
-            let _ = journal.append(&mut [(cell, &mut *replica)]);
+            refused = !journal.append(&mut [(cell, &mut *replica)]);
             cell.count(replica.protocol());
         }
+        self.lapsed.note(cell.keyspace, keys, Lapse::Evicted, replica.reply_gate(), refused);
         self.memory.count_evicted(gone);
         gone
     }
@@ -169,9 +175,9 @@ impl Evictor<'_> {
 }
 
 /// Does what is left to do for all caches that this process keeps by itself: their shares, and the process's limit.
-pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng) -> Relief {
+pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng, lapsed: &mut LapsedKeys) -> Relief {
     let (memory, keyspaces) = (&*process.locals.memory, process.keyspaces());
-    let mut evictor = Evictor { memory, journal: process.journal.as_ref(), now, random };
+    let mut evictor = Evictor { memory, journal: process.journal.as_ref(), now, random, lapsed };
     let mut relief = match memory.limit() {
         0 => Relief::Enough,
         _ => evictor.make_room(&keyspaces),

@@ -4,6 +4,7 @@ use crate::cluster::{self, HotKeysQuestion};
 use crate::eviction::{Evictor, Relief};
 use crate::functions::{self, Wanted};
 use crate::keyspace::Keyspace;
+use crate::lapsed::LapsedKeys;
 use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
@@ -12,8 +13,8 @@ use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, FunctionLibraries,
-    Host, Incident, Interest, LibraryChange, Lines, MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause,
-    Safety, SlowCommand, Statistics, Waiters,
+    Host, Incident, Interest, Lapsed, LibraryChange, Lines, MONITOR_OUTPUTS, News, Notifications,
+    OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -45,6 +46,8 @@ pub(crate) struct WorkerHost {
     pub(crate) is_congested: bool,
     /// How often statistics had been reset when this worker's were begun.
     pub(crate) resets: u64,
+    /// Keys that this worker's steps have let go.
+    pub(crate) lapsed: LapsedKeys,
 }
 
 impl WorkerHost {
@@ -63,12 +66,15 @@ impl WorkerHost {
             told: Vec::new(),
             is_congested: false,
             resets: 0,
+            lapsed: LapsedKeys::new(),
         }
     }
 
     /// A new turn of the loop begins.
     pub(crate) fn turn(&mut self) {
         self.now = self.process.now();
+        let tells = self.process.parameters.notifications().tell_of_lapses();
+        self.lapsed.wanted = tells || self.process.awaits_streams.load(Ordering::Acquire);
     }
 
     pub(crate) fn take_outcome(&mut self) -> Outcome {
@@ -260,6 +266,7 @@ impl Host for WorkerHost {
             now: self.now,
             random: &mut self.random,
             outcome: &mut self.outcome,
+            lapsed: &mut self.lapsed,
         };
         call.serve(requests, replies);
     }
@@ -593,7 +600,8 @@ impl Host for WorkerHost {
             return Err(memory.refusal(None));
         }
         let (journal, now) = (process.journal.as_ref(), self.now);
-        let mut evictor = Evictor { memory, journal, now, random: &mut self.random };
+        let (random, lapsed) = (&mut self.random, &mut self.lapsed);
+        let mut evictor = Evictor { memory, journal, now, random, lapsed };
         match evictor.make_room(&process.keyspaces()) {
             Relief::None => Err(memory.refusal(None)),
             Relief::Enough | Relief::Some => Ok(()),
@@ -615,6 +623,19 @@ impl Host for WorkerHost {
 
     fn awaits_streams(&self) -> bool {
         self.process.awaits_streams.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn has_lapsed(&self) -> bool {
+        !self.lapsed.keys.is_empty()
+    }
+
+    fn take_lapsed(&mut self) -> Vec<Lapsed> {
+        let lapsed = std::mem::replace(&mut self.lapsed, LapsedKeys::new());
+        self.lapsed.wanted = lapsed.wanted;
+        self.outcome.gate = self.outcome.gate.and(lapsed.gate);
+        self.outcome.undoable = self.outcome.undoable.max(lapsed.undoable);
+        lapsed.keys
     }
 
     fn lines(&self, keyspace: KeyspaceId) -> Lines {

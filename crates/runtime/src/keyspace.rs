@@ -104,6 +104,8 @@ pub(crate) struct PartitionCell {
     pub(crate) dirty: AtomicBool,
     /// What was counted of it: all bytes, and those of histories.
     counted: [AtomicUsize; 2],
+    /// How many keys had a deadline then.
+    dated: AtomicUsize,
     memory: Arc<Memory>,
 }
 
@@ -117,6 +119,11 @@ impl PartitionCell {
             self.counted[0].store(now.bytes, Ordering::Relaxed);
             self.counted[1].store(now.retained, Ordering::Relaxed);
             self.memory.recount(now, before);
+            let dated = solo.deadlines();
+            if self.dated.swap(dated, Ordering::Relaxed) < dated {
+                // Where only keys with a deadline go, another one may.
+                self.memory.look_again();
+            }
         }
     }
 
@@ -164,6 +171,7 @@ impl Keyspace {
                 replica,
                 dirty: AtomicBool::new(false),
                 counted: Default::default(),
+                dated: AtomicUsize::new(0),
                 memory,
             };
             cell.count(cell.replica.lock().protocol());

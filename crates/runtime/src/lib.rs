@@ -29,6 +29,7 @@ mod host;
 mod info;
 mod journal;
 mod keyspace;
+mod lapsed;
 mod memory;
 mod options;
 mod output_limits;

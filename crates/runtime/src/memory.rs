@@ -189,7 +189,9 @@ impl Memory {
 
     /// Other keys may go from now on.
     pub(crate) fn look_again(&self) {
-        self.barren_until.store(0, Relaxed);
+        if self.barren_until.load(Relaxed) != 0 {
+            self.barren_until.store(0, Relaxed);
+        }
     }
 
     /// True if the process is above its limit, and no key was found a moment ago that may go.

@@ -3,6 +3,7 @@
 use crate::eviction::Evictor;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Locals, PartitionCell};
+use crate::lapsed::LapsedKeys;
 use crate::memory::Memory;
 use parking_lot::MutexGuard;
 use protocol::{ContextAsk, Gate, Input, NoReplies, Now, Replica, Replies, Request};
@@ -37,6 +38,7 @@ pub(crate) struct SoloCall<'c> {
     pub(crate) now: Now,
     pub(crate) random: &'c mut Rng,
     pub(crate) outcome: &'c mut Outcome,
+    pub(crate) lapsed: &'c mut LapsedKeys,
 }
 
 impl SoloCall<'_> {
@@ -73,8 +75,10 @@ impl SoloCall<'_> {
         if let Some(journal) = self.journal {
             journal.fence(&mut replica);
         }
+        self.lapsed.begin(&mut replica);
         replica.step(self.now, batch, self.random, replies);
         self.log(&mut [(cell, &mut replica)]);
+        self.lapsed.end(self.keyspace.id, &mut replica, self.outcome.refused);
         self.count(cell, &mut replica);
     }
 
@@ -83,7 +87,7 @@ impl SoloCall<'_> {
         cell.count(replica.protocol());
         if self.keyspace.share().is_some() {
             let (memory, journal, now) = (self.memory, self.journal, self.now);
-            let mut evictor = Evictor { memory, journal, now, random: self.random };
+            let mut evictor = Evictor { memory, journal, now, random: self.random, lapsed: self.lapsed };
             evictor.keep_share(self.keyspace, cell, replica);
         }
     }
@@ -106,6 +110,7 @@ impl SoloCall<'_> {
         if let Some(journal) = self.journal {
             guards.iter_mut().for_each(|replica| journal.fence(replica));
         }
+        guards.iter_mut().for_each(|replica| self.lapsed.begin(replica));
         let mut partitions: Vec<&mut Replica<Solo>> = guards.iter_mut().map(|guard| &mut **guard).collect();
         let mut group = Group::new(&mut partitions);
         let now = self.now;
@@ -146,6 +151,7 @@ impl SoloCall<'_> {
             keyspace.partitions.iter().zip(guards.iter_mut().map(|guard| &mut **guard)).collect();
         self.log(&mut partitions);
         for (cell, replica) in keyspace.partitions.iter().zip(guards) {
+            self.lapsed.end(keyspace.id, replica, self.outcome.refused);
             self.count(cell, replica);
         }
     }

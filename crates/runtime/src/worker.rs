@@ -682,11 +682,14 @@ impl Worker {
         for keyspace in keyspaces.iter() {
             for cell in keyspace.partitions.iter().skip(self.index).step_by(threads) {
                 let mut replica = cell.replica.lock();
+                self.host.lapsed.begin(&mut replica);
                 replica.fire(self.host.now, &mut self.host.random, &mut NoReplies::default());
+                let mut refused = false;
                 if let Some(journal) = &self.host.process.journal {
                     // Nobody waits for a reply; if the log refused, it is undone and comes again.
-                    let _ = journal.append(&mut [(cell, &mut replica)]);
+                    refused = !journal.append(&mut [(cell, &mut replica)]);
                 }
+                self.host.lapsed.end(keyspace.id, &mut replica, refused);
                 cell.count(replica.protocol());
             }
             if self.index == 0 {
@@ -702,7 +705,8 @@ impl Worker {
     /// Lets keys of caches go, as long as there is too much.
     fn relieve(&mut self) {
         let host = &mut self.host;
-        self.is_relieving = eviction::look_after(&host.process, host.now, &mut host.random) == Relief::Some;
+        self.is_relieving =
+            eviction::look_after(&host.process, host.now, &mut host.random, &mut host.lapsed) == Relief::Some;
     }
 
     /// Gives back the memory of subscribers' outputs that are empty.

@@ -49,7 +49,7 @@ pub(crate) fn holdings<S: Stamp>(store: &Store<S>, cache: Option<Cache>) -> Hold
     });
     Holdings {
         keys: store.len(),
-        deadlines: store.deadlines(),
+        deadlines: store.dated(),
         memory: store.memory(),
         retained: store.retained(),
         evicted: 0,

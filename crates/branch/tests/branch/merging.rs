@@ -126,7 +126,7 @@ fn every_type_merges_by_its_rule() {
     let (up, down) = (more("a", f64::INFINITY), more("a", f64::NEG_INFINITY));
     let (up, down) = (std::slice::from_ref(&up), std::slice::from_ref(&down));
     assert_eq!(merged(&[], up, down, Newest), made_of(down));
-    refused(&[], &[up], &[down]);
+    refused(&[], up, down);
     assert_eq!(merged(&[push("a")], &[push("x")], &[push("y")], Refuse), {
         made_of(&[push("a"), push("x"), push("y")])
     });

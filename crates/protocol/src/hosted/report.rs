@@ -31,7 +31,7 @@ pub struct Backlog {
 pub struct Holdings {
     /// How many keys; in strict and branch keyspaces expired ones that nobody has met included.
     pub keys: usize,
-    /// How many of them have a deadline.
+    /// How many of them have a deadline of their own.
     pub deadlines: usize,
     /// About how many bytes everything occupies.
     pub memory: usize,

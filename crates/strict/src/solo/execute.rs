@@ -116,7 +116,7 @@ impl Solo {
         out: &mut Outputs<'_, Self>,
     ) {
         let (is_logged, durability) = (self.is_logged(), self.durability());
-        let (clock, unlogged) = (&mut self.clock, &mut self.unlogged);
+        let (clock, unlogged, noted) = (&mut self.clock, &mut self.unlogged, &mut self.expired);
         let (hash, key) = (keyed.hash, keyed.key);
         let changed = self.store.update_stamped(hash, key, |cell, mut previous| {
             let mut commit = |cell: &mut Cell, effect: &Effect<'_>, out: &mut Outputs<'_, Self>| {
@@ -134,7 +134,12 @@ impl Solo {
                 previous = stamp;
                 stamp
             };
-            let expired = cell.expiry(context.now_millis).map(|expiry| commit(cell, &expiry, out));
+            let expired = cell.expiry(context.now_millis).map(|expiry| {
+                if let Some(noted) = noted.as_mut().filter(|_| expiry == Effect::DELETE) {
+                    noted.push(key.into());
+                }
+                commit(cell, &expiry, out)
+            });
             let effect = prepare(cell, &keyed.operation, context, answer.sink(out));
             let stamp = effect.map(|effect| commit(cell, &effect, out)).or(expired);
             (stamp.is_some(), stamp)
@@ -195,6 +200,9 @@ impl Solo {
         let gone = if expiry == Effect::DELETE { cell.end() } else { 0 };
         let changed = self.keyset.changed;
         self.commit(now, hash, key, &expiry, out);
+        if let Some(expired) = self.expired.as_mut().filter(|_| expiry == Effect::DELETE) {
+            expired.push(key.into());
+        }
         self.keyset.changed = changed;
         self.keyset.expired_until = self.keyset.expired_until.max(gone);
     }

@@ -52,6 +52,8 @@ pub struct Solo {
     pub(super) keyset: Keyset,
     /// The first record that recovery could not read.
     pub(super) unreadable: Option<Malformed>,
+    /// Keys that have expired and were deleted since they were asked for last, if somebody wants to know.
+    pub(super) expired: Option<Vec<Box<[u8]>>>,
     /// What was removed and is not freed yet.
     pub(super) freed: Vec<Remains<Timestamp>>,
     /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
@@ -69,6 +71,7 @@ impl Solo {
             fenced: false,
             lease: None,
             keyset: Keyset::default(),
+            expired: None,
             freed: Vec::new(),
             checkpoint_at: None,
             unreadable: None,
@@ -86,9 +89,9 @@ impl Solo {
         self.store.is_empty()
     }
 
-    /// How many keys have a deadline.
+    /// How many keys have a deadline of their own.
     pub fn deadlines(&self) -> usize {
-        self.store.deadlines()
+        self.store.dated()
     }
 
     /// About how many bytes it occupies, without what is about to be freed.
@@ -99,6 +102,19 @@ impl Solo {
     /// Of that, what goes when nobody reads older snapshots any more.
     pub fn retained(&self) -> usize {
         self.store.retained()
+    }
+
+    /// Notes from now on, or no more, which keys it deletes because they have expired.
+    #[inline]
+    pub fn note_expired(&mut self, notes: bool) {
+        if self.expired.is_some() != notes {
+            self.expired = notes.then(Vec::new);
+        }
+    }
+
+    /// What it has noted since the last call.
+    pub fn take_expired(&mut self) -> Vec<Box<[u8]>> {
+        self.expired.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Tracks the use of keys from now on, or no more.

@@ -195,7 +195,7 @@ impl Partition {
 
     /// What it holds, the queues for other regions included.
     pub fn holdings(&self) -> Holdings {
-        let (keys, deadlines) = (self.store.living(), self.store.deadlines());
+        let (keys, deadlines) = (self.store.living(), self.store.dated());
         let memory = self.store.memory() + self.queued_bytes();
         Holdings { keys, deadlines, memory, ..Holdings::default() }
     }

@@ -306,7 +306,7 @@ impl<S: Times> Partition<S> {
 
     /// What it holds, the queues for other regions included.
     pub fn holdings(&self) -> Holdings {
-        let (keys, deadlines) = (self.store.living(), self.store.deadlines());
+        let (keys, deadlines) = (self.store.living(), self.store.dated());
         let memory = self.store.memory() + self.queued_bytes();
         Holdings { keys, deadlines, memory, ..Holdings::default() }
     }
