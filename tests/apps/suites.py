@@ -7,6 +7,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # Where what other projects' tests need beside a server of Redis is replaced.
 STAND_INS = HERE / "stand_ins"
+# What starts servers and clusters.
+PROCESS = HERE.parent / "process"
 
 
 @dataclass
@@ -21,6 +23,8 @@ class Suite:
     environment: dict[str, str] = field(default_factory=dict)
     # Whether its tests are told the server's address and the protocol; others connect to Redis' usual port.
     told: bool = False
+    # Whether it starts our clusters itself: nothing is compared, and all of it must pass.
+    alone: bool = False
     # Whether only the whole form runs it.
     long: bool = False
 
@@ -36,7 +40,7 @@ class Suite:
 
 def suites(sources: Path) -> list[Suite]:
     """All of them; `sources` holds the unpacked source distributions, each in the folder `name-version`."""
-    return [redis_py(sources), documented_uses(), *applications(sources)]
+    return [redis_py(sources), documented_uses(), *applications(sources), jobs()]
 
 
 def source_of(sources: Path, package: str) -> Path:
@@ -59,13 +63,29 @@ def redis_py(sources: Path) -> Suite:
 
 
 def documented_uses() -> Suite:
-    libraries = ["redis", "django", "django-redis", "limits", "redlock-py", "dramatiq"]
+    libraries = ["redis", "django", "django-redis", "limits", "redlock-py", "dramatiq", "celery", "python-socketio"]
+    libraries += ["Flask-Session", "taskiq-redis", "rq-scheduler"]
     return Suite(
         name="documented uses",
         about="of " + ", ".join(f"{name} {version(name)}" for name in libraries),
         folder=HERE / "flows",
-        parts=[["."]],
+        parts=[["test_celery.py"], [".", "--ignore=test_celery.py"]],
+        # Most of it is for workers of Celery that start and end.
+        arguments=["--timeout=60"],
         told=True,
+    )
+
+
+def jobs() -> Suite:
+    names = ["celery", "rq", "huey"]
+    return Suite(
+        name="jobs while a process dies",
+        about="of " + ", ".join(f"{name} {version(name)}" for name in names) + " on three strict replicas",
+        folder=HERE / "clusters",
+        parts=[["test_jobs.py", "-k", name] for name in names],
+        arguments=["--timeout=240"],
+        environment={"PYTHONPATH": f"{HERE}:{PROCESS}"},
+        alone=True,
     )
 
 
@@ -84,7 +104,8 @@ def applications(sources: Path) -> list[Suite]:
         own("rq", "its own tests", rq_parts(source_of(sources, "rq"))),
         own("huey", "its own tests with the storage in Redis", [["huey/tests"]], "-k", "Redis or redis"),
         own("channels-redis", "its own tests, without those of Sentinel", [["tests/test_core.py"], ["tests/test_pubsub.py"]]),
-        own("arq", "its own tests", [["tests"]]),
+        # One expects an answer within a millisecond.
+        own("arq", "its own tests", [["tests"]], "--deselect=tests/test_worker.py::test_default_job_expiry"),
         own("cachelib", "its own tests of the cache in Redis", [["tests/test_redis_cache.py"]], "-p", "xprocess", **started),
         own("Flask-Caching", "its own tests of backends", [["tests/test_backend_cache.py"]], "-p", "xprocess", **started),
         own("aiocache", "its own acceptance tests with Redis", [["tests/acceptance"]], "-k", "redis"),
