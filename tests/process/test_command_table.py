@@ -13,7 +13,7 @@ INTENDED = {
     "subcommands": NO_SUCH,
 }
 MISSING = {
-    "client": {"caching", "tracking"},
+    "client": set(),
     # Nobody assigns slots here, no process is another one's replica, and nothing of it is in a file.
     "cluster": {
         *("addslots", "addslotsrange", "bumpepoch", "count-failure-reports", "delslots", "delslotsrange", "failover"),

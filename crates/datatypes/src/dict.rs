@@ -173,6 +173,8 @@ pub enum Operation<'a> {
         /// That of all fields. One that has passed removes them.
         deadline: register::Deadline,
     },
+    /// The first deadline of a field, in milliseconds since 1970; -1 if no field has one.
+    FirstDeadline,
 }
 
 borrowed_enum!(Operation, "dict operation tag", {
@@ -197,6 +199,7 @@ borrowed_enum!(Operation, "dict operation tag", {
     18 => GetAndExpire { fields, at_millis },
     19 => GetAndDelete { fields },
     20 => PutUntil { pairs, condition, deadline },
+    21 => FirstDeadline,
 });
 
 impl<'a> Operation<'a> {
@@ -247,7 +250,8 @@ impl<'a> Operation<'a> {
             | Operation::Fields
             | Operation::Values
             | Operation::Scan { .. }
-            | Operation::Random { .. } => Aspect::Whole,
+            | Operation::Random { .. }
+            | Operation::FirstDeadline => Aspect::Whole,
         };
         Observation::of(Kind::Dict, aspect)
     }

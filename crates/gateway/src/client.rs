@@ -48,6 +48,12 @@ pub struct ClientInfo {
     pub version: ProtocolVersion,
     /// It is shown the commands of all clients.
     pub monitoring: bool,
+    /// The client that is told instead of it what has changed, 0 for itself; `None` if it is not tracked.
+    pub redirection: Option<u64>,
+    /// That client is gone.
+    pub is_redirection_broken: bool,
+    /// It is told of all keys with its prefixes.
+    pub is_broadcast: bool,
 }
 
 impl ClientInfo {
@@ -56,24 +62,32 @@ impl ClientInfo {
         self.subscriptions != [0; 3]
     }
 
+    fn flags(&self) -> String {
+        let flags = [
+            (self.monitoring, 'O'),
+            (self.is_subscriber() && !self.monitoring, 'P'),
+            (self.queued.is_some() && !self.monitoring, 'x'),
+            (self.blocked, 'b'),
+            (self.redirection.is_some(), 't'),
+            (self.is_redirection_broken, 'R'),
+            (self.is_broadcast, 'B'),
+        ];
+        let set: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
+        if set.is_empty() { "N".to_owned() } else { set }
+    }
+
     /// Appends the line as Redis formats it; `now` gives the ages.
     pub fn write_line(&self, now: Instant, out: &mut String) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.map_or(-1, |queued| queued as i64);
         let [channels, patterns, shards] = self.subscriptions;
-        let flags = match (self.monitoring, self.is_subscriber(), self.queued.is_some()) {
-            (true, _, _) => "O",
-            (false, true, true) => "Px",
-            (false, true, false) => "P",
-            (false, false, true) => "x",
-            (false, false, false) if self.blocked => "b",
-            (false, false, false) => "N",
-        };
+        let flags = self.flags();
+        let redirection = self.redirection.map_or(-1, |client| client as i64);
         let written = write!(
             out,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
              ssub={shards} multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem=0 \
-             events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             events=r cmd={} user=default redir={redirection} resp={} lib-name={} lib-ver={}",
             self.peer.client,
             self.peer.address,
             self.peer.local_address,

@@ -6,7 +6,7 @@
 
 use crate::gateway::Gateway;
 use crate::host::Host;
-use crate::news::{Message, SeenContext};
+use crate::news::{Changes, Message, SeenContext};
 use crate::subscriptions::Topic;
 use protocol::{ContextAsk, Replies, Request};
 use std::collections::VecDeque;
@@ -33,14 +33,43 @@ pub(crate) struct Due {
 
 #[derive(Debug)]
 struct Waiting {
-    message: Message,
+    told: Told,
     until: Instant,
+}
+
+/// What was told.
+#[derive(Debug)]
+enum Told {
+    Message(Message),
+    Changes(Changes),
+}
+
+impl Told {
+    fn context(&self) -> Option<&SeenContext> {
+        match self {
+            Told::Message(message) => message.context.as_ref(),
+            Told::Changes(changes) => changes.context.as_ref(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let what = match self {
+            Told::Message(message) => message.channel.len() + message.payload.len(),
+            Told::Changes(changes) => changes.keys.iter().map(|key| 16 + key.len()).sum(),
+        };
+        size_of::<Waiting>() + what
+    }
+}
+
+/// The session of a gateway's own requests; that of those about another process, if it has this number.
+pub(crate) fn session(worker: u16, process: ProcessId) -> SessionId {
+    SessionId(FIRST_SESSION | u64::from(worker) << 16 | u64::from(process.0))
 }
 
 impl Due {
     /// The keyspace and the number of the reply that is waited for.
     pub(crate) fn awaited(&self) -> Option<(KeyspaceId, u64)> {
-        let context = self.waiting.front()?.message.context.as_ref()?;
+        let context = self.waiting.front()?.told.context()?;
         Some((context.keyspace, self.asked?))
     }
 
@@ -48,10 +77,6 @@ impl Due {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.front().map(|waiting| waiting.until)
     }
-}
-
-fn bytes_of(message: &Message) -> usize {
-    size_of::<Waiting>() + message.channel.len() + message.payload.len()
 }
 
 impl Gateway {
@@ -65,11 +90,35 @@ impl Gateway {
         if !waits && self.due.get(&from).is_none_or(|due| due.waiting.is_empty()) {
             return self.spread(message, None, host);
         }
+        self.wait(from, Told::Message(message.clone()), host);
+    }
+
+    /// Another process has changed what this one's tracked clients may have read; they are told when they can see it.
+    pub(crate) fn wait_until_visible(&mut self, from: ProcessId, changes: &Changes, host: &mut dyn Host) {
+        self.wait(from, Told::Changes(changes.clone()), host);
+    }
+
+    fn wait(&mut self, from: ProcessId, told: Told, host: &mut dyn Host) {
         let until = host.now().instant + PATIENCE;
         let due = self.due.entry(from).or_default();
-        due.bytes += bytes_of(message);
-        due.waiting.push_back(Waiting { message: message.clone(), until });
+        due.bytes += told.bytes();
+        due.waiting.push_back(Waiting { told, until });
         self.deliver_due(from, host);
+    }
+
+    /// `is_seen` is false if it has waited for long enough.
+    fn deliver_told(&mut self, from: ProcessId, told: &Told, is_seen: bool, host: &mut dyn Host) {
+        match (told, told.context()) {
+            (Told::Message(message), _) => self.spread(message, None, host),
+            (Told::Changes(changes), Some(context)) => {
+                match is_seen {
+                    true => self.note_visible(from, context.keyspace),
+                    false => self.note_hidden(from, context.clone()),
+                }
+                self.apply_changes(changes, None, host);
+            }
+            (Told::Changes(changes), None) => self.apply_changes(changes, None, host),
+        }
     }
 
     /// Delivers what need not wait any more of a process, and asks for what the next message waits for.
@@ -82,17 +131,18 @@ impl Gateway {
                 return;
             };
             let is_seen = replied.as_ref().is_some_and(|reply| reply.as_error().is_none());
-            let context = first.message.context.as_ref();
+            let context = first.told.context();
             if is_seen {
                 due.seen = context.cloned();
             }
-            let is_ready = context.is_none() || context == due.seen.as_ref() || replied.is_some();
+            let is_seen = context.is_none() || context == due.seen.as_ref();
+            let is_ready = is_seen || replied.is_some();
             if is_ready || first.until <= now || due.bytes > MOST_BYTES {
                 due.asked = None;
-                if let Some(Waiting { message, .. }) = due.waiting.pop_front() {
-                    due.bytes -= bytes_of(&message);
+                if let Some(Waiting { told, .. }) = due.waiting.pop_front() {
+                    due.bytes -= told.bytes();
                     self.due.insert(from, due);
-                    self.spread(&message, None, host);
+                    self.deliver_told(from, &told, is_seen, host);
                 }
                 continue;
             }
@@ -100,8 +150,7 @@ impl Gateway {
                 && let Some(SeenContext { keyspace, token }) = context
             {
                 let (keyspace, timeout) = (*keyspace, first.until - now);
-                let session =
-                    SessionId(FIRST_SESSION | u64::from(self.config.worker) << 16 | u64::from(from.0));
+                let session = session(self.config.worker, from);
                 self.next_request += 1;
                 let id = RequestId(self.next_request);
                 let ask = ContextAsk::Restore { token, timeout };

@@ -18,6 +18,7 @@ use crate::session::{Activity, Connection, Hold, Mode};
 use crate::table::{self, Command, Handler, Planner, flag};
 use crate::tally::{Waiting, words_of};
 use crate::task::Task;
+use crate::tracking::reads::Moment;
 use protocol::{KeyedOperation, Now, Request, Step};
 use resp::{Arguments, Pipeline};
 use std::mem;
@@ -118,6 +119,7 @@ impl<'e, H: Host> Engine<'e, H> {
             let shows_later = is_monitored && matches!(&action, Ok(Action::Flow(Flow::Exec, _)));
             self.perform(arguments, action);
             self.send_published();
+            self.tell_changes();
             if shows_later {
                 self.note_monitored(arguments, false);
             }
@@ -163,6 +165,7 @@ impl<'e, H: Host> Engine<'e, H> {
             self.finish_or_wait(id, Task::Combine { combine: Combine::Each, len });
         }
         let may_go_on = self.submit(&mut gathered.batch);
+        self.tell_changes();
         let nanos = self.host.clock().saturating_sub(began);
         self.connection.tally.count_batch(nanos, &mut self.gateway.statistics);
         if nanos >= self.host.slow_nanos() {
@@ -203,11 +206,12 @@ impl<'e, H: Host> Engine<'e, H> {
         };
         let (first, batch_len) = (*first, batch.len());
         let end = first + batch_len as u64;
+        let keyspace = self.connection.session.keyspace;
+        batch.iter().for_each(|(_, request)| self.touch(keyspace, request));
         let awaits_streams = self.host.awaits_streams();
         let woken = batch.iter().filter_map(|(_, request)| Woken::key_of(request, awaits_streams));
         let woken: Vec<_> = woken.collect();
         let connection = &mut *self.connection;
-        let keyspace = connection.session.keyspace;
         let mailbox = &mut self.gateway.mailbox;
         let before = connection.output.len();
         connection.tally.hand_over(first);
@@ -337,6 +341,9 @@ impl<'e, H: Host> Engine<'e, H> {
         let call = self.call(command, arguments);
         let session = &mut self.connection.session;
         session.last_command = command.name;
+        if let Some(tracking) = &mut session.tracking {
+            tracking.next_command(keeps_caching(command, &session.mode));
+        }
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             self.admit_unasked()?;
         }
@@ -353,7 +360,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let read_only = match &self.connection.session.mode {
             Mode::Plain => {
                 return match command.handler {
-                    Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
+                    Handler::Data(planner) => Ok(match self.plan_read(planner, &call)? {
                         Plan::One(operation) if !(self.notifies && command.is(flag::WRITE)) => {
                             Action::Join(operation)
                         }
@@ -371,6 +378,14 @@ impl<'e, H: Host> Engine<'e, H> {
             Mode::Interactive { read_only } => Some(*read_only),
         };
         self.classify_in_transaction(call, read_only)
+    }
+
+    /// Plans a command on data; its client is told when what it reads has changed, if it is tracked.
+    #[inline]
+    fn plan_read<'a>(&mut self, planner: Planner, call: &Call<'a>) -> Result<Plan<'a>, Error> {
+        let plan = self.plan(planner, call)?;
+        self.remember(call, Moment::Before);
+        Ok(plan)
     }
 
     /// A client that has not authenticated may go on if the password has been taken away since it came.
@@ -448,7 +463,7 @@ impl<'e, H: Host> Engine<'e, H> {
             return Err(Error::err(format!("'{name}' writes, and the transaction was begun READONLY")));
         }
         match command.handler {
-            Handler::Data(planner) => Ok(match self.plan(planner, &call)? {
+            Handler::Data(planner) => Ok(match self.plan_read(planner, &call)? {
                 Plan::One(operation) if !(self.notifies && command.is(flag::WRITE)) => {
                     Action::Step(operation)
                 }
@@ -597,8 +612,16 @@ impl Gathered<'_> {
     fn is_full(&self, connection: &Connection) -> bool {
         self.batch.len() >= connection.piece
             || self.steps.len() >= MAX_STEPS
-            || (connection.tally.is_single() && self.first.is_some())
+            || (self.first.is_some()
+                && (connection.tally.is_single() || connection.session.tracking.is_some()))
     }
+}
+
+/// True if `CLIENT CACHING` is for what comes behind this command: it is for the next one, or for all of a MULTI.
+fn keeps_caching(command: &Command, mode: &Mode) -> bool {
+    let is_client = command.name.starts_with("client|");
+    let ends = matches!(command.name, "exec" | "discard");
+    is_client || command.name == "multi" || (matches!(mode, Mode::Queueing(_)) && !ends)
 }
 
 /// The words of HTTP that Redis takes for an attack: a browser was made to send what looks like commands.

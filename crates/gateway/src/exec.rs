@@ -14,6 +14,7 @@ use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::Activity;
 use crate::table::{self, Handler};
 use crate::task::Task;
+use crate::tracking::reads::Moment;
 use datatypes::{Operation, list, scored_set, stream};
 use protocol::{Request, Step};
 use resp::Arguments;
@@ -91,6 +92,7 @@ impl<H: Host> Engine<'_, H> {
     pub(crate) fn execute_queue(&mut self, commands: Commands, watched: bool) {
         let (mut steps, mut parts, mut one_request) = (Vec::new(), Vec::new(), true);
         for arguments in (0..commands.len()).filter_map(|index| commands.get(index)) {
+            self.remember_queued(arguments, Moment::Before);
             parts.push(match self.read_queued(arguments) {
                 Ok(Queued::Plan(Plan::One(operation))) => {
                     steps.push(Step::Key(operation));
@@ -122,6 +124,8 @@ impl<H: Host> Engine<'_, H> {
         let len = steps.len();
         if !one_request || (watched && !can_tell_nil(&steps)) {
             drop(steps);
+            let rest = (parts.len()..commands.len()).filter_map(|index| commands.get(index));
+            rest.for_each(|arguments| self.remember_queued(arguments, Moment::Before));
             let seed = self.draw_seed();
             let sequence = Sequence::new(commands, Wrapper::Exec { watched }, self.now, seed);
             return self.run_sequence(Box::new(sequence));
@@ -173,6 +177,16 @@ impl<H: Host> Engine<'_, H> {
         results.replay(&mut encoder);
     }
 
+    /// A command that was queued, or that a script has asked for, may read what its client is to be told of.
+    fn remember_queued(&mut self, arguments: Arguments<'_>, moment: Moment) {
+        if self.connection.session.tracking.is_some()
+            && let Ok(command) = table::find(arguments)
+        {
+            let call = self.call(command, arguments);
+            self.remember(&call, moment);
+        }
+    }
+
     fn answer_queued(&mut self, commands: &Commands, index: usize, results: &mut ReplyBuf) {
         match commands.get(index).map(|arguments| self.read_queued(arguments)) {
             Some(Ok(Queued::Local(run, call))) => self.run_local(run, call, results),
@@ -182,7 +196,8 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// Runs a sequence until it ends, has to wait, or has had its turn.
-    pub(crate) fn run_sequence(&mut self, sequence: Box<Sequence>) {
+    pub(crate) fn run_sequence(&mut self, mut sequence: Box<Sequence>) {
+        sequence.changes = sequence.changes.min(self.gateway.changes);
         let present = mem::replace(&mut self.now, sequence.now);
         self.take_turn(sequence);
         self.now = present;
@@ -271,6 +286,9 @@ impl<H: Host> Engine<'_, H> {
                     None => return Next::Ends,
                 },
             };
+            if let Some(arguments) = sequence.command() {
+                self.remember_queued(arguments, Moment::Within(sequence.changes));
+            }
             sequence.wrote |= writes && matches!(read, Ok(Queued::Plan(_)));
             let (steps, combine) = match read {
                 Ok(Queued::Plan(Plan::One(operation))) => (vec![Step::Key(operation)], Combine::Pass),

@@ -11,7 +11,7 @@ use crate::table::flag::{DENYOOM, WRITE};
 use crate::table::{self, Command, Handler};
 use crate::tally::Wanted;
 use crate::task::{After, Task};
-use protocol::{Request, Step};
+use protocol::{ContextAsk, Request, Step};
 use resp::Arguments;
 use types::{Error, ErrorCode, KeyHash, KeyspaceId, ReplySink};
 
@@ -375,6 +375,7 @@ impl<H: Host> Engine<'_, H> {
         self.gateway.unsubscribe_all(&mut *self.connection, &mut *self.host);
         self.connection.outbox.clear();
         self.gateway.set_monitor(self.connection.id, false, self.host);
+        self.gateway.stop_tracking(self.connection, self.host);
         let authenticated = !self.host.authentication_required();
         let keyspace = self.host.keyspace_of_number(0).unwrap_or_default();
         let connection = &mut *self.connection;
@@ -408,6 +409,12 @@ impl<H: Host> Engine<'_, H> {
 
     fn context(&mut self, call: Call<'_>) -> Result<(), Error> {
         let ask = crate::commands::sessions::ask(&call)?;
+        if let ContextAsk::Scope { private } = ask {
+            if private && self.connection.session.tracking.is_some() {
+                return Err(crate::commands::tracking::stable_only());
+            }
+            self.connection.session.reads_stable_only |= private;
+        }
         let session = self.connection.session.id();
         let id = self.send(self.connection.session.keyspace, Request::Context { session, ask });
         self.finish_or_wait(id, Task::Forward(After::Nothing));

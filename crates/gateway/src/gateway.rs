@@ -12,6 +12,8 @@ use crate::session::{Activity, Connection, FIRST_PIECE, Hold, Session};
 use crate::statistics::Statistics;
 use crate::subscriptions::Subscriptions;
 use crate::tally::Tally;
+use crate::tracking::peers::Peers;
+use crate::tracking::{Pushed, Table, Touched};
 use crate::waiters::Place;
 use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
@@ -73,6 +75,13 @@ impl Config {
 pub struct ConnectionId {
     slot: u32,
     generation: u32,
+}
+
+impl ConnectionId {
+    /// Where its gateway keeps it.
+    pub(crate) fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +177,25 @@ pub struct Gateway {
     pub(crate) paused_until: Option<Instant>,
     /// Others were told of who is gone.
     pub(crate) has_told: bool,
+    /// Its connections, by their clients' numbers.
+    pub(crate) numbers: BTreeMap<u64, ConnectionId>,
+    /// What tracked clients have read.
+    pub(crate) table: Table,
+    /// The turn in which it told them all last that anything may have changed.
+    pub(crate) told_all_in: u64,
+    /// How many changes it has heard of, its own among them.
+    pub(crate) changes: u64,
+    /// What executing connections are sent for others.
+    pub(crate) handed_over: Vec<(ConnectionId, Pushed)>,
+    /// What clients that are gone may yet change, by the number of the reply that tells.
+    pub(crate) left: BTreeMap<u64, Vec<Touched>>,
+    /// Keys whose deadlines were asked for.
+    pub(crate) asked_deadlines: BTreeMap<u64, (KeyspaceId, Box<[u8]>)>,
+    /// When the next tracked key expires.
+    pub(crate) expires_at: Option<Instant>,
+    pub(crate) peers: Peers,
+    /// There were other processes when it looked last.
+    pub(crate) has_peers: bool,
 }
 
 #[derive(Debug)]
@@ -212,6 +240,16 @@ impl Gateway {
             look_at_lines: None,
             paused_until: None,
             has_told: false,
+            numbers: BTreeMap::new(),
+            table: Table::default(),
+            told_all_in: 0,
+            changes: 0,
+            handed_over: Vec::new(),
+            left: BTreeMap::new(),
+            asked_deadlines: BTreeMap::new(),
+            expires_at: None,
+            peers: Peers::default(),
+            has_peers: true,
         }
     }
 
@@ -230,6 +268,7 @@ impl Gateway {
         let id = ConnectionId { slot, generation: self.slots[slot as usize].generation };
         let authenticated = !host.authentication_required();
         let keyspace = host.keyspace_of_number(0).unwrap_or_default();
+        let client = peer.client;
         let session = Session::new(peer, keyspace, authenticated, host.now().instant);
         self.slots[slot as usize].connection = Some(Box::new(Connection {
             id,
@@ -248,7 +287,11 @@ impl Gateway {
             long_since: None,
             piece: FIRST_PIECE,
             woken: Vec::new(),
+            touched: Vec::new(),
+            wrote_untracked: false,
+            invalid: Vec::new(),
         }));
+        self.numbers.insert(client, id);
         self.open += 1;
         id
     }
@@ -323,6 +366,8 @@ impl Gateway {
         if !self.due.is_empty() {
             self.deliver_late(host);
         }
+        self.tell_expired(host);
+        self.beat(host);
         if !self.swollen.is_empty() {
             self.check_swollen(host);
         }
@@ -354,6 +399,14 @@ impl Gateway {
             News::Unblock { client, with_error } => {
                 self.unblock(*client, *with_error);
             }
+            News::Changed { worker, number, changes } => {
+                self.hear_changed(from, (*worker, *number), changes, host);
+            }
+            News::Tracks { missed } => self.hear_tracks(from, missed, host),
+            News::Tells { worker, gateways, number } => {
+                self.hear_tells(from, (*worker, *gateways), *number, host);
+            }
+            News::Invalidated { client, keys, all } => self.hear_redirected(*client, (keys, *all), host),
         }
     }
 
@@ -375,7 +428,8 @@ impl Gateway {
             _ => None,
         };
         let due = self.due.values().filter_map(Due::deadline);
-        self.held.iter().filter_map(until).chain(due).chain(self.wait_deadline()).min()
+        let tracked = self.expires_at.into_iter().chain(self.next_beat());
+        self.held.iter().filter_map(until).chain(due).chain(self.wait_deadline()).chain(tracked).min()
     }
 
     /// Lets connections go on for which the time has come.
@@ -439,6 +493,10 @@ impl Gateway {
         if !self.due.is_empty() && self.deliver_awaited(number, host) {
             return;
         }
+        if self.hear_deadline(number, host) || self.hear_context(number, host) || self.tell_left(number, host)
+        {
+            return;
+        }
         let waiting = self.waiting.range(number..).next().map(|(last, id)| (*last, *id));
         if let Some((last, id)) = waiting
             && let Some(mut connection) = self.take(id)
@@ -458,7 +516,8 @@ impl Gateway {
 
     /// Nothing of this keyspace will be answered any more: whoever waits for a reply of it gets the error. What is asked
     /// from now on, its host answers. To be called outside of `receive`, like a reply; before `settle`.
-    pub fn give_up_waiting(&mut self, keyspace: KeyspaceId, error: &Error) {
+    pub fn give_up_waiting<H: Host>(&mut self, keyspace: KeyspaceId, error: &Error, host: &mut H) {
+        self.forget_tracked(keyspace, host);
         self.give_up_waits(keyspace, error);
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
         let awaited = connections.flat_map(|connection| connection.due_of(keyspace));
@@ -513,6 +572,9 @@ impl Gateway {
         self.has_told |= connection.is_blocked();
         Engine::new(self, &mut connection, host).abandon_wait();
         self.wake_now(&mut connection, host);
+        self.leave_changes(&mut connection, host);
+        self.stop_tracking(&mut connection, host);
+        self.numbers.remove(&connection.session.peer.client);
         Engine::new(self, &mut connection, host).close_session();
         self.unsubscribe_all(&mut connection, host);
         if let Some(last) = connection.activity.last_awaited() {
@@ -584,6 +646,9 @@ impl Gateway {
         let id = connection.id;
         if !connection.woken.is_empty() {
             self.wake(&mut connection, host);
+        }
+        if connection.has_changes() || !self.handed_over.is_empty() {
+            self.tell_changes(&mut connection, host);
         }
         connection.tally.count_replies(&mut self.statistics);
         if matches!(connection.activity, Activity::Held { .. }) {

@@ -8,6 +8,7 @@ use crate::news::{Audience, News};
 use crate::notifications::{Lapsed, Notifications};
 use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
+use crate::tracking::TrackingFigures;
 use crate::waiters::Waiters;
 use protocol::{Durability, Now, Replies, Request};
 use std::sync::Arc;
@@ -292,6 +293,46 @@ pub trait Host {
     fn lines(&self, keyspace: KeyspaceId) -> Lines {
         let _ = keyspace;
         Lines { lags: false, groups: vec![vec![self.process()]] }
+    }
+
+    /// True if clients of this process or of another one are tracked: what changes is to be told. Who was tracked before a
+    /// write was executed is seen after it.
+    fn is_tracked(&self) -> bool {
+        false
+    }
+
+    /// What this gateway has in its table of tracked clients now.
+    fn note_tracking(&mut self, figures: TrackingFigures) {
+        let _ = figures;
+    }
+
+    /// Clients of other processes are tracked until then, unless that is said again.
+    fn note_tracked_elsewhere(&mut self, until: Instant) {
+        let _ = until;
+    }
+
+    /// How many keys each gateway's table may hold.
+    fn most_tracked_keys(&self) -> usize {
+        usize::MAX
+    }
+
+    /// May clients be tracked that read this keyspace?
+    ///
+    /// # Errors
+    /// Says why nobody could tell them of all changes, and what to do.
+    fn may_track(&mut self, keyspace: KeyspaceId) -> Result<(), Error> {
+        let _ = keyspace;
+        Ok(())
+    }
+
+    /// The other processes that may write what this one's clients read, connected or not.
+    fn other_processes(&self) -> Vec<ProcessId> {
+        Vec::new()
+    }
+
+    /// How many gateways the process has.
+    fn gateways(&self) -> u16 {
+        1
     }
 
     /// Visits the clients of the process's other gateways.

@@ -48,6 +48,7 @@ mod subscriptions;
 mod table;
 mod tally;
 mod task;
+mod tracking;
 mod turns;
 mod waiters;
 
@@ -66,8 +67,9 @@ pub use host::{
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};
 pub use monitor::MONITOR_OUTPUTS;
-pub use news::{Audience, LineNews, Message, News, SeenContext};
+pub use news::{Audience, Changes, LineNews, Message, News, SeenContext};
 pub use notifications::{Lapse, Lapsed, Notifications};
 pub use pubsub::OutputLimit;
 pub use statistics::{Answered, Statistics};
+pub use tracking::TrackingFigures;
 pub use waiters::{Place, Sought, Turn, Waiter, Waiters};

@@ -47,12 +47,62 @@ pub enum News {
         /// It gets an error, not the reply of a wait that has ended.
         with_error: bool,
     },
+    /// Keys have changed: for clients with tracking. See [`crate::tracking`].
+    Changed {
+        /// The gateway that tells.
+        worker: u16,
+        /// How many it has told other processes; 0 within a process.
+        number: u64,
+        /// What has changed.
+        changes: Changes,
+    },
+    /// Clients of this process are tracked: whoever changes something is to tell.
+    Tracks {
+        /// Processes that have told something that was missed.
+        missed: Vec<ProcessId>,
+    },
+    /// To a process with tracked clients: this gateway tells of changes.
+    Tells {
+        /// The gateway.
+        worker: u16,
+        /// How many gateways its process has.
+        gateways: u16,
+        /// How many changes it has told.
+        number: u64,
+    },
+    /// A tracked client lets another one be told what has changed. Told within a process.
+    Invalidated {
+        /// The number of the client that is told.
+        client: u64,
+        /// The keys.
+        keys: Vec<Box<[u8]>>,
+        /// Anything may have changed.
+        all: bool,
+    },
 }
 wire_enum!(News {
     0 => Published { message },
     1 => Line { place, what },
     2 => Unblock { client, with_error },
+    3 => Changed { worker, number, changes },
+    4 => Tracks { missed },
+    5 => Tells { worker, gateways, number },
+    6 => Invalidated { client, keys, all },
 });
+
+/// What has changed in a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The keys.
+    pub keys: Vec<Box<[u8]>>,
+    /// Anything in it may have changed.
+    pub all: bool,
+    /// What the process had seen of a causal keyspace that tells it: the change is visible where that is.
+    pub context: Option<SeenContext>,
+}
+wire_struct!(Changes { keyspace, keys, all, context });
 
 /// What processes tell each other of those that wait for a key. `worker` and `client` name a waiter: of the process that
 /// tells, or, of a turn, of the one that is told.
@@ -160,6 +210,18 @@ mod tests {
             travels(News::Line { place: place.clone(), what });
         }
         travels(News::Unblock { client, with_error: true });
+    }
+
+    #[test]
+    fn changes_travel() {
+        let (keyspace, token) = (KeyspaceId(3), (*b"t").into());
+        let keys = vec![(*b"a").into(), (*b"").into()];
+        let context = Some(SeenContext { keyspace, token });
+        let changes = Changes { keyspace, keys: keys.clone(), all: false, context };
+        travels(News::Changed { worker: 1, number: 7, changes });
+        travels(News::Tracks { missed: vec![ProcessId(1)] });
+        travels(News::Tells { worker: 1, gateways: 2, number: 7 });
+        travels(News::Invalidated { client: 9, keys, all: true });
     }
 
     #[test]

@@ -264,7 +264,7 @@ fn write_frame(frame: &mut Vec<u8>, kind: &str, parts: &[&[u8]]) {
 impl Connection {
     /// Appends an encoded message. It tells of no keyspace: what a log refuses changes nothing of it.
     #[inline]
-    fn push(&mut self, frame: &[u8]) {
+    pub(crate) fn push(&mut self, frame: &[u8]) {
         let start = self.output.len();
         self.output.extend_from_slice(frame);
         if self.session.version == ProtocolVersion::Resp3
@@ -276,7 +276,7 @@ impl Connection {
     }
 
     /// True if more waits to be sent to a subscriber than may, or has for too long.
-    fn has_long_output(&mut self, limit: OutputLimit, now: Instant) -> bool {
+    pub(crate) fn has_long_output(&mut self, limit: OutputLimit, now: Instant) -> bool {
         let waits = self.output.len() as u64;
         if limit.soft == 0 || waits <= limit.soft {
             self.long_since = None;
@@ -298,7 +298,7 @@ impl Connection {
     }
 
     /// Ends the connection, and forgets what was not sent.
-    fn end_unsent(&mut self) {
+    pub(crate) fn end_unsent(&mut self) {
         (self.closing, self.cut) = (true, true);
         self.output = Vec::new();
         self.own_replies = Vec::new();

@@ -97,6 +97,8 @@ pub(crate) struct Sequence {
     pub(crate) seed: u64,
     /// It is an attempt of a command that waits if it finds nothing.
     pub(crate) blocked: Option<Box<Blocked>>,
+    /// How many changes its gateway had heard of when it was run first.
+    pub(crate) changes: u64,
 }
 
 /// What surrounds the steps.
@@ -159,6 +161,7 @@ impl Sequence {
             now,
             seed,
             blocked: None,
+            changes: u64::MAX,
         };
         sequence.restart();
         sequence

@@ -7,6 +7,7 @@ use crate::pubsub::Outbox;
 use crate::sequence::Sequence;
 use crate::tally::{Tally, Writer};
 use crate::task::{After, Task};
+use crate::tracking::{Pushed, Touched, Tracking};
 use resp::{Parser, ProtocolVersion};
 use std::ops::Range;
 use types::{Instant, KeyspaceId, SessionId};
@@ -42,6 +43,12 @@ pub(crate) struct Connection {
     pub(crate) piece: usize,
     /// What its commands have written, or will have when they are done, that somebody may wait for.
     pub(crate) woken: Vec<(KeyspaceId, Box<[u8]>, Woken)>,
+    /// What its commands have changed, or will have when they are done, that tracked clients are to be told.
+    pub(crate) touched: Vec<Touched>,
+    /// It has asked for something while nobody was tracked.
+    pub(crate) wrote_untracked: bool,
+    /// What it is to be told to have changed, behind the reply to what it waits for.
+    pub(crate) invalid: Vec<Pushed>,
 }
 
 /// What a connection is doing. Unless it is idle, its next command waits.
@@ -141,6 +148,10 @@ pub(crate) struct Session {
     pub(crate) last_command: &'static str,
     /// It is shown the commands of all clients.
     pub(crate) monitoring: bool,
+    /// How it is told of changes to what it has read, if it is.
+    pub(crate) tracking: Option<Box<Tracking>>,
+    /// It has asked to read writes of others only when they are stable.
+    pub(crate) reads_stable_only: bool,
 }
 
 /// A session's watches.
@@ -267,6 +278,8 @@ impl Session {
             active_at: now,
             last_command: "NULL",
             monitoring: false,
+            tracking: None,
+            reads_stable_only: false,
         }
     }
 
@@ -321,6 +334,9 @@ impl Session {
             last_command: self.last_command,
             version: self.version,
             monitoring: self.monitoring,
+            redirection: self.tracking.as_ref().map(|tracking| tracking.redirect),
+            is_redirection_broken: self.tracking.as_ref().is_some_and(|tracking| tracking.is_broken),
+            is_broadcast: self.tracking.as_ref().is_some_and(|tracking| tracking.broadcast),
         }
     }
 }

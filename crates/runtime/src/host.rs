@@ -14,7 +14,7 @@ use crate::{guard, info, parameters};
 use gateway::{
     Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, FunctionLibraries,
     Host, Incident, Interest, Lapsed, LibraryChange, Lines, MONITOR_OUTPUTS, News, Notifications,
-    OutputLimit, Pause, Safety, SlowCommand, Statistics, Waiters,
+    OutputLimit, Pause, Safety, SlowCommand, Statistics, TrackingFigures, Waiters,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -48,6 +48,8 @@ pub(crate) struct WorkerHost {
     pub(crate) resets: u64,
     /// Keys that this worker's steps have let go.
     pub(crate) lapsed: LapsedKeys,
+    /// What this worker's gateway has added to [`Process::tracking`].
+    tracking: [u64; 4],
 }
 
 impl WorkerHost {
@@ -67,6 +69,7 @@ impl WorkerHost {
             is_congested: false,
             resets: 0,
             lapsed: LapsedKeys::new(),
+            tracking: [0; 4],
         }
     }
 
@@ -643,6 +646,51 @@ impl Host for WorkerHost {
             return Lines { lags: false, groups: vec![vec![self.process()]] };
         }
         Lines { lags: true, groups: self.process.cluster.lock().sharing(keyspace) }
+    }
+
+    #[inline]
+    fn is_tracked(&self) -> bool {
+        // What a write was executed behind, a lock or a message, orders this.
+        self.process.tracking[0].load(Ordering::Acquire) > 0
+            || self.process.tracked_until.load(Ordering::Acquire) > self.now.instant.0
+    }
+
+    fn note_tracking(&mut self, figures: TrackingFigures) {
+        let TrackingFigures { clients, keys, items, prefixes } = figures;
+        let now = [clients, keys, items, prefixes];
+        for ((sum, before), now) in self.process.tracking.iter().zip(&mut self.tracking).zip(now) {
+            if *before != now {
+                sum.fetch_add(now.wrapping_sub(*before), Ordering::AcqRel);
+                *before = now;
+            }
+        }
+    }
+
+    fn note_tracked_elsewhere(&mut self, until: types::Instant) {
+        self.process.tracked_until.fetch_max(until.0, Ordering::AcqRel);
+    }
+
+    fn most_tracked_keys(&self) -> usize {
+        match self.process.parameters.most_tracked_keys() {
+            0 => usize::MAX,
+            most => most.div_ceil(self.process.options.threads),
+        }
+    }
+
+    fn may_track(&mut self, keyspace: KeyspaceId) -> Result<(), Error> {
+        let is_solo = self.keyspace(keyspace).is_some();
+        self.process.cluster.lock().may_track(keyspace, is_solo)
+    }
+
+    fn other_processes(&self) -> Vec<ProcessId> {
+        match self.process.view.has_peers() {
+            true => self.process.cluster.lock().other_processes(),
+            false => Vec::new(),
+        }
+    }
+
+    fn gateways(&self) -> u16 {
+        self.process.options.threads as u16
     }
 
     fn other_clients(&self, visit: &mut dyn FnMut(&ClientInfo)) {

@@ -106,6 +106,7 @@ fn clients(process: &Process, out: &mut String) {
     line(out, format_args!("unauthenticated_clients:{}", process.unauthenticated.load(Relaxed)));
     line(out, format_args!("maxclients:{}", process.parameters.max_clients()));
     line(out, format_args!("blocked_clients:{}", process.blocked.load(Relaxed)));
+    line(out, format_args!("tracking_clients:{}", process.tracking[0].load(Relaxed)));
 }
 
 /// `used_memory` is what the limit is compared with: what the data occupies, as it is counted.
@@ -170,6 +171,9 @@ fn stats(process: &Process, statistics: &Statistics, out: &mut String) {
     let [channels, patterns, shards] = process.interest.read().counts();
     line(out, format_args!("pubsub_channels:{channels}\r\npubsub_patterns:{patterns}"));
     line(out, format_args!("pubsubshard_channels:{shards}"));
+    let [_, keys, items, prefixes] = process.tracking.each_ref().map(|figure| figure.load(Relaxed));
+    line(out, format_args!("tracking_total_keys:{keys}\r\ntracking_total_items:{items}"));
+    line(out, format_args!("tracking_total_prefixes:{prefixes}"));
 }
 
 /// What the kernel says of the processor's time; nothing where it does not say.

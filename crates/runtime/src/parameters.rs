@@ -63,6 +63,8 @@ pub(crate) struct Parameters {
     notifications: AtomicU16,
     /// Scripts that have run for so many milliseconds are those that `SCRIPT KILL` ends.
     busy_millis: AtomicU64,
+    /// How many keys that tracked clients have read are remembered; any number with 0.
+    tracked_keys: AtomicUsize,
     meaningless: Mutex<BTreeMap<&'static str, String>>,
 }
 
@@ -78,6 +80,7 @@ impl Parameters {
             timeout_seconds: AtomicU64::new(0),
             notifications: AtomicU16::new(0),
             busy_millis: AtomicU64::new(5000),
+            tracked_keys: AtomicUsize::new(1_000_000),
             meaningless: Mutex::default(),
         }
     }
@@ -118,6 +121,11 @@ impl Parameters {
     /// For how many milliseconds a script must have run that `SCRIPT KILL` ends.
     pub(crate) fn busy_millis(&self) -> u64 {
         self.busy_millis.load(Relaxed)
+    }
+
+    /// How many keys that tracked clients have read are remembered; any number with 0.
+    pub(crate) fn most_tracked_keys(&self) -> usize {
+        self.tracked_keys.load(Relaxed)
     }
 
     /// The most clients at a time.
@@ -180,6 +188,7 @@ pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&
     visit("slowlog-log-slower-than", &parameters.slowlog_micros.load(Relaxed).to_string());
     visit("slowlog-max-len", &parameters.slowlog_length().to_string());
     visit("timeout", &parameters.timeout_seconds.load(Relaxed).to_string());
+    visit("tracking-table-max-keys", &parameters.most_tracked_keys().to_string());
     for (name, _) in MEANINGLESS {
         if let Some((name, value)) = parameters.meaningless(name) {
             visit(name, &value);
@@ -202,6 +211,7 @@ enum Change {
     MaxMemoryPolicy(Option<Eviction>),
     MaxMemorySamples(usize),
     Notifications(Notifications),
+    TrackedKeys(usize),
     Meaningless(&'static str, String),
     Nothing,
 }
@@ -232,6 +242,7 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::LatencyMillis(millis) => parameters.latency_millis.store(millis, Relaxed),
             Change::MaxClients(most) => parameters.max_clients.store(most, Relaxed),
             Change::ProtectedMode(is_on) => parameters.protected_mode.store(is_on, Relaxed),
+            Change::TrackedKeys(most) => parameters.tracked_keys.store(most, Relaxed),
             Change::Notifications(chosen) => parameters.notifications.store(chosen.bits(), Relaxed),
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
@@ -289,6 +300,7 @@ fn change_of(process: &Process, name: &str, present: &str, value: &str) -> Resul
             Some(chosen) => Ok(Change::Notifications(chosen)),
             None => Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned()),
         },
+        "tracking-table-max-keys" => integer(0, i64::MAX).map(|most| Change::TrackedKeys(most as usize)),
         "protected-mode" => switch().map(Change::ProtectedMode),
         "timeout" => integer(0, i32::MAX.into()).map(|seconds| Change::TimeoutSeconds(seconds as u64)),
         "busy-reply-threshold" | "lua-time-limit" => {

@@ -77,7 +77,12 @@ pub(crate) fn bytes_of(news: &News) -> usize {
             let token = context.as_ref().map_or(0, |context| context.token.len());
             128 + channel.len() + payload.len() + token
         }
-        News::Line { .. } | News::Unblock { .. } => 128,
+        News::Changed { changes, .. } => {
+            let token = changes.context.as_ref().map_or(0, |context| context.token.len());
+            128 + token + changes.keys.iter().map(|key| 16 + key.len()).sum::<usize>()
+        }
+        News::Invalidated { keys, .. } => 128 + keys.iter().map(|key| 16 + key.len()).sum::<usize>(),
+        News::Line { .. } | News::Unblock { .. } | News::Tracks { .. } | News::Tells { .. } => 128,
     }
 }
 
@@ -191,6 +196,10 @@ pub(crate) struct Process {
     /// Some of them wait for entries of streams.
     pub(crate) awaits_streams: AtomicBool,
     pub(crate) blocked: AtomicUsize,
+    /// Tracked clients, the keys that they have read, pairs of both, and prefixes.
+    pub(crate) tracking: [AtomicU64; 4],
+    /// Until when clients of other processes are tracked, in microseconds of the process's life.
+    pub(crate) tracked_until: AtomicU64,
 }
 
 impl Process {
@@ -235,6 +244,8 @@ impl Process {
             waiters,
             has_waiters: AtomicBool::new(false),
             awaits_streams: AtomicBool::new(false),
+            tracking: Default::default(),
+            tracked_until: AtomicU64::new(0),
             blocked: AtomicUsize::new(0),
         }
     }

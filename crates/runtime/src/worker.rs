@@ -363,7 +363,7 @@ impl Worker {
         self.take_replies(inbox.replies);
         // After the replies: who has got one waits no more.
         for keyspace in inbox.dropped {
-            self.gateway.give_up_waiting(keyspace, &dropped());
+            self.gateway.give_up_waiting(keyspace, &dropped(), &mut self.host);
         }
         for (from, news) in inbox.news {
             self.gateway.hear(from, &news, &mut self.host);

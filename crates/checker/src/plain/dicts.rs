@@ -57,6 +57,7 @@ impl Key {
             }
             Operation::ExpireAt { .. }
             | Operation::Deadlines { .. }
+            | Operation::FirstDeadline
             | Operation::Persist { .. }
             | Operation::GetAndExpire { .. }
             | Operation::GetAndDelete { .. }
@@ -101,6 +102,10 @@ fn deadlines(dict: &mut Fields, operation: &dict::Operation<'_>, now_millis: u64
                 ((at - from).div_ceil(unit)) as i64
             }
         }),
+        Operation::FirstDeadline => {
+            let deadlines = dict.values().map(|(_, at)| *at).filter(|at| *at != 0);
+            integer(deadlines.min().map_or(-1, |at| at as i64))
+        }
         Operation::Persist { fields } => each(fields, |field| match dict.get_mut(field) {
             None => -2,
             Some((_, 0)) => -1,

@@ -128,6 +128,7 @@ fn on_deadlines() -> impl Strategy<Value = dict::Operation<'static>> {
         }),
         (texts(), prop::sample::select(formats.to_vec()))
             .prop_map(|(fields, format)| Operation::Deadlines { fields, format }),
+        Just(Operation::FirstDeadline),
         texts().prop_map(|fields| Operation::Persist { fields }),
         (texts(), 0u64..30).prop_map(|(fields, at_millis)| Operation::GetAndExpire { fields, at_millis }),
         texts().prop_map(|fields| Operation::GetAndDelete { fields }),

@@ -45,6 +45,10 @@ pub fn prepare<'a>(
         Operation::Deadlines { fields, format } => {
             expiry::deadlines(state, fields, *format, context.now_millis, sink);
         }
+        Operation::FirstDeadline => {
+            let first = state.map_or(0, |state| state.next_deadline(0));
+            sink.integer(if first == 0 { -1 } else { first as i64 });
+        }
         Operation::Persist { fields } => return expiry::persist(state, fields, sink),
         Operation::GetAndExpire { fields, at_millis } => {
             return expiry::get_and(state, fields, Some(*at_millis), context.now_millis, sink);

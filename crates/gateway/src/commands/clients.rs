@@ -60,22 +60,3 @@ pub(super) fn on_or_off(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> 
     sink.simple("OK");
     Ok(())
 }
-
-/// CLIENT GETREDIR: no client is tracked.
-pub(super) fn get_redirection(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    sink.integer(-1);
-    Ok(())
-}
-
-/// CLIENT TRACKINGINFO: no client is tracked.
-pub(super) fn tracking_info(_control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    sink.map(3);
-    sink.bulk(b"flags");
-    sink.set(1);
-    sink.bulk(b"off");
-    sink.bulk(b"redirect");
-    sink.integer(-1);
-    sink.bulk(b"prefixes");
-    sink.array(0);
-    Ok(())
-}

@@ -1,6 +1,6 @@
 //! Commands about the connection: who the client is, which protocol and which keyspace it uses.
 
-use super::clients;
+use super::{clients, tracking};
 use crate::client::{ClientFilter, ClientKind};
 use crate::control::Control;
 use crate::describe;
@@ -50,8 +50,10 @@ static CLIENT: &[Command] = &[
     Command::new("client|unblock", -3, ANYTIME | ADMIN, "5.0.0", "Ends the wait of a client in a blocking command, as if its time were up or with an error", Local(client_unblock)),
     Command::new("client|no-evict", 3, ANYTIME | ADMIN, "7.0.0", "Accepted: no client is evicted to save memory", Local(clients::on_or_off)),
     Command::new("client|no-touch", 3, ANYTIME, "7.2.0", "Accepted: no key has a time of its last use", Local(clients::on_or_off)),
-    Command::new("client|getredir", 2, ANYTIME, "6.0.0", "Tells to which client invalidations go: -1, as no client is tracked", Local(clients::get_redirection)),
-    Command::new("client|trackinginfo", 2, ANYTIME, "6.2.0", "Tells that the client is not tracked", Local(clients::tracking_info)),
+    Command::new("client|tracking", -3, ANYTIME, "6.0.0", "Lets the client be told when keys that it has read change, or all keys with a prefix", Local(tracking::track)),
+    Command::new("client|caching", 3, ANYTIME, "6.0.0", "Says whether the next command's keys are tracked, in the modes OPTIN and OPTOUT", Local(tracking::caching)),
+    Command::new("client|getredir", 2, ANYTIME, "6.0.0", "Tells which client is told instead of the tracked one: 0 if it is told itself, -1 if it is not tracked", Local(tracking::get_redirection)),
+    Command::new("client|trackinginfo", 2, ANYTIME, "6.2.0", "Tells how the client is tracked", Local(tracking::tracking_info)),
     Command::new("client|help", 2, LOADING | STALE, "5.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
@@ -182,6 +184,7 @@ fn echo(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
 
 fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let (keyspace, database) = selected(&control.call, control.host)?;
+    control.may_track_in(keyspace)?;
     control.connection.session.select(keyspace, database);
     sink.simple("OK");
     Ok(())
@@ -203,6 +206,8 @@ pub(crate) fn selected(call: &Call<'_>, host: &mut dyn Host) -> Result<(Keyspace
 }
 
 fn client_id(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
+    // Others may name it at once.
+    control.host.note_client(&control.own_info());
     sink.integer(control.connection.session.peer.client as i64);
     Ok(())
 }

@@ -38,6 +38,7 @@ static KEYSPACE: &[Command] = &[
 
 fn use_keyspace(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let keyspace = used(&control.call, control.host)?;
+    control.may_track_in(keyspace)?;
     control.connection.session.select(keyspace, 0);
     sink.simple("OK");
     Ok(())

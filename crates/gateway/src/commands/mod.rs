@@ -37,6 +37,7 @@ pub(crate) mod sort;
 pub(crate) mod streams;
 pub(crate) mod strings;
 mod subsequence;
+pub(crate) mod tracking;
 pub(crate) mod transactions;
 pub(crate) mod user_types;
 pub(crate) mod visits;

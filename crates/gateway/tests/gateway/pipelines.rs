@@ -252,13 +252,13 @@ fn whoever_waits_for_a_keyspace_that_is_gone_is_told_and_goes_on() {
     assert_eq!(render(&harness.send("c", b"SELECT 3\r\nGET k\r\n")), ["+OK"]);
     // What the keyspace would have said nobody hears any more.
     harness.host.held = Some(Vec::new());
-    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone);
+    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone, &mut harness.host);
     assert_eq!(render(&harness.send("a", b"")), ["-ERR gone", "-ERR gone"]);
     assert_eq!(render(&harness.send("b", b"")), ["-ERR gone"]);
-    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone);
+    harness.gateway.give_up_waiting(types::KeyspaceId(0), &gone, &mut harness.host);
     assert_eq!(render(&harness.send("a", b"")), ["-ERR gone", "+PONG"]);
     assert_eq!(render(&harness.send("c", b"")), [""; 0], "it waits for another keyspace");
-    harness.gateway.give_up_waiting(types::KeyspaceId(3), &gone);
+    harness.gateway.give_up_waiting(types::KeyspaceId(3), &gone, &mut harness.host);
     assert_eq!(render(&harness.send("c", b"")), ["-ERR gone"]);
     assert_eq!(render(&harness.send("b", b"PING\r\n")), ["+PONG"]);
 }

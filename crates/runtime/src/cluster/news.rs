@@ -6,7 +6,7 @@ use gateway::{Audience, Model, News};
 use protocol::Encode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
+use types::{Error, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
 
 /// Where gateways tell each other: no keyspace has this number.
 pub(super) const SLOT: Slot = Slot { keyspace: KeyspaceId(u16::MAX), partition: Some(PartitionId(4)) };
@@ -65,6 +65,42 @@ impl Cluster {
             }
         }
         regions.into_values().collect()
+    }
+
+    /// The other processes of the cluster, connected or not.
+    pub(crate) fn other_processes(&self) -> Vec<ProcessId> {
+        let ids = self.file.processes.iter().map(|process| ProcessId(process.id));
+        ids.filter(|id| *id != self.life.process).collect()
+    }
+
+    /// May clients that read this keyspace be tracked? `is_solo` says that this process keeps it by itself.
+    ///
+    /// # Errors
+    /// Nobody could tell them of all changes.
+    pub(crate) fn may_track(&self, keyspace: KeyspaceId, is_solo: bool) -> Result<(), Error> {
+        let entry = self.entry(keyspace);
+        let is = |name: &str, value: &str| {
+            entry.options.get(name).and_then(|found| found.as_str()).is_some_and(|found| found == value)
+        };
+        let isolation = entry.options.pointer("/concurrency/optimistic/isolation");
+        let is_serializable = isolation.and_then(|found| found.as_str()) == Some("serializable");
+        let why = if entry.model == Model::Branch.as_str() {
+            "heads move and merge without a command that could tell what has changed in the session's own"
+        } else if is("protocol", "pocc") || is("protocol", "cops") {
+            "with this PROTOCOL each session sees writes at another time, so nobody can tell when a change is visible to it; \
+             PROTOCOL wren and paris can"
+        } else if is_serializable {
+            "ISOLATION serializable may show what was before an answered change after it; ISOLATION strict does not"
+        } else if !is_solo && entry.options.get("eviction").is_some_and(|policy| !policy.is_null()) {
+            "it has replicas and lets keys go by itself (EVICTION), which is told to nobody"
+        } else {
+            return Ok(());
+        };
+        Err(Error::err(format!(
+            "clients that use keyspace '{}' are not tracked: {why}. Cache what is read from a strict or causal keyspace that \
+             evicts nothing, or let what is cached here end with a time of its own",
+            entry.name
+        )))
     }
 
     /// What was heard since the last call, in order.

@@ -1,0 +1,115 @@
+//! Client-side caching: `CLIENT TRACKING`. A client that has read a key is told once that it has changed.
+//!
+//! ```text
+//!   read  --> its keys enter the gateway's table --> the keyspace is asked
+//!   write --> answered --> its keys are touched --Host::tell--> every gateway --> the clients in its table
+//! ```
+//!
+//! A key enters the table before its value is read, and a change is told when its write has been answered: who was not in
+//! the table then reads what was written. What comes for a client whose read is under way is sent behind the reply, so that
+//! it never caches what it was told of before. [`changes`] collects what connections write, [`peers`] sees to it that
+//! nothing other processes tell is missed unnoticed, [`push`] sends.
+
+pub(crate) mod changes;
+pub(crate) mod peers;
+mod push;
+pub(crate) mod reads;
+mod table;
+
+pub(crate) use push::Pushed;
+pub(crate) use table::Table;
+
+use std::collections::BTreeSet;
+use types::KeyspaceId;
+
+/// How many keys read in one transaction are remembered; with more, everything is told to have changed at its end.
+const MOST_INSIDE: usize = 10_000;
+
+/// How a client is tracked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracking {
+    /// The client that is told instead; 0 for itself.
+    pub(crate) redirect: u64,
+    /// It is told of all keys with its prefixes, whether it has read them or not.
+    pub(crate) broadcast: bool,
+    /// Keys are remembered only behind `CLIENT CACHING yes`.
+    pub(crate) opt_in: bool,
+    /// Keys are remembered unless behind `CLIENT CACHING no`.
+    pub(crate) opt_out: bool,
+    /// It is not told of what it changes itself.
+    pub(crate) no_loop: bool,
+    /// `CLIENT CACHING` was given, for the next command.
+    pub(crate) caching: bool,
+    /// It was given for the present command.
+    pub(crate) given: bool,
+    /// The client that is to be told instead is gone.
+    pub(crate) is_broken: bool,
+    /// With `broadcast`; in order.
+    pub(crate) prefixes: BTreeSet<Box<[u8]>>,
+    /// What it has read in its open transaction, where it may see what others never do.
+    inside: Inside,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Inside {
+    keys: BTreeSet<Box<[u8]>>,
+    is_full: bool,
+}
+
+impl Tracking {
+    /// The next command comes. `keeps` is true of one that leaves `CLIENT CACHING` to those behind it.
+    pub(crate) fn next_command(&mut self, keeps: bool) {
+        self.given = self.caching;
+        self.caching &= keeps;
+    }
+
+    /// True if keys that the present command reads are remembered.
+    fn remembers(&self) -> bool {
+        !self.broadcast && (!self.opt_in || self.given) && !(self.opt_out && self.given)
+    }
+
+    /// True if a key has one of the prefixes.
+    fn covers(&self, key: &[u8]) -> bool {
+        self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    }
+
+    /// A key was read in the open transaction.
+    fn note_inside(&mut self, key: &[u8]) {
+        match self.inside.keys.len() < MOST_INSIDE {
+            true => drop(self.inside.keys.insert(key.into())),
+            false => self.inside.is_full = true,
+        }
+    }
+
+    /// What was read in the transaction that is over.
+    fn take_inside(&mut self) -> Option<Pushed> {
+        let Inside { keys, is_full } = std::mem::take(&mut self.inside);
+        match (is_full, keys.is_empty()) {
+            (true, _) => Some(Pushed::All),
+            (false, true) => None,
+            (false, false) => Some(Pushed::Keys(keys.into_iter().collect())),
+        }
+    }
+}
+
+/// What a connection has written, or may have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Touched {
+    /// A key.
+    Key(KeyspaceId, Box<[u8]>),
+    /// Anything in a keyspace.
+    All(KeyspaceId),
+}
+
+/// How many clients, keys, and pairs of a key and a client, and prefixes a gateway has in its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrackingFigures {
+    /// Tracked clients.
+    pub clients: u64,
+    /// Keys.
+    pub keys: u64,
+    /// Pairs of a key and a client that has read it.
+    pub items: u64,
+    /// Prefixes, each once.
+    pub prefixes: u64,
+}
