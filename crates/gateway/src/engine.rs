@@ -77,6 +77,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let batch = reuse(mem::take(&mut self.gateway.requests));
         let mut gathered = Gathered { batch, steps: Vec::new(), first: None };
         let session = self.connection.session.id();
+        self.follow_user();
         let (pause, is_monitored) = (self.host.pause(), self.host.is_monitored());
         for (index, arguments) in pipeline.commands(input).enumerate() {
             let is_full = gathered.is_full(self.connection);
@@ -118,6 +119,7 @@ impl<'e, H: Host> Engine<'e, H> {
             let shows_later = is_monitored && matches!(&action, Ok(Action::Flow(Flow::Exec, _)));
             self.perform(arguments, action);
             self.send_published();
+            self.follow_user();
             if shows_later {
                 self.note_monitored(arguments, false);
             }
@@ -316,7 +318,12 @@ impl<'e, H: Host> Engine<'e, H> {
             self.check_words(call)?;
         }
         if call.command.is(flag::OTHER_KEYSPACE) {
-            check_destination(call, self.host, self.connection.session.keyspace)?;
+            check_destination(
+                call,
+                &self.connection.session.user,
+                self.host,
+                self.connection.session.keyspace,
+            )?;
         }
         let mut planned = planner(call);
         if let Err(error) = &planned
@@ -337,6 +344,10 @@ impl<'e, H: Host> Engine<'e, H> {
         session.last_command = command.name;
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             self.admit_unasked()?;
+        }
+        if !self.connection.session.may_all {
+            self.connection.tally.found(number);
+            self.check_user((command, number), arguments)?;
         }
         if self.connection.session.is_confined() && !pubsub::is_for_subscribers(command) {
             return Err(pubsub::not_for_subscribers(command));
