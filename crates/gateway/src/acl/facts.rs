@@ -153,12 +153,13 @@ impl Facts {
         let known = place.and_then(|place| self.all().get(place)).map_or(&[][..], |fact| &fact.keys);
         // Several specifications stand for one key each; the last one for all others.
         let usual = |order: usize| known.get(order).or(known.last()).copied().unwrap_or(Access::ALL);
-        let uses = command.key_indices(arguments).enumerate();
-        let mut uses: Vec<(usize, Access)> = match command.name {
-            "set" => uses.map(|(_, index)| (index, of_set(arguments))).collect(),
-            "bitfield" => uses.map(|(_, index)| (index, of_bitfield(arguments))).collect(),
-            _ => uses.map(|(order, index)| (index, usual(order))).collect(),
+        let access = |order: usize| match command.name {
+            "set" => of_set(arguments),
+            "bitfield" => of_bitfield(arguments),
+            _ => usual(order),
         };
+        let uses = command.key_indices(arguments).enumerate();
+        let mut uses: Vec<(usize, Access)> = uses.map(|(order, index)| (index, access(order))).collect();
         if command.name == "sort" {
             uses.extend(sort::destination(arguments).map(|index| (index, Access::WRITE)));
         }

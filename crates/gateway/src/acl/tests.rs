@@ -40,7 +40,7 @@ fn a_description_makes_the_same_user_again() {
         ),
         ("keyspace:a keyspace:*", "user u off resetchannels -@all"),
         ("keyspace:a allkeyspaces resetkeyspaces", "user u off resetchannels resetkeyspaces -@all"),
-        ("on nopass ~a +get keyspace:a reset", "user u off resetchannels -@all"),
+        ("on nopass ~a +get keyspace:a reset", "user u off sanitize-payload resetchannels -@all"),
     ];
     for (rules, expected) in examples {
         match made(rules) {

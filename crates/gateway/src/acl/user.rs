@@ -16,8 +16,8 @@ pub(crate) struct User {
     pub(crate) is_on: bool,
     /// Any password will do.
     pub(crate) needs_no_password: bool,
-    /// `skip-sanitize-payload`, which means nothing here: what is restored is always checked.
-    pub(crate) skips_checks: bool,
+    /// `skip-sanitize-payload` or `sanitize-payload`, if that was said. It means nothing: what is restored is always checked.
+    skips_checks: Option<bool>,
     passwords: Vec<Digest>,
     pub(super) facts: Arc<Facts>,
     pub(crate) keyspaces: KeyspaceRules,
@@ -76,7 +76,7 @@ impl User {
             name: name.into(),
             is_on: false,
             needs_no_password: false,
-            skips_checks: false,
+            skips_checks: None,
             passwords: Vec::new(),
             facts: Arc::clone(facts),
             keyspaces: KeyspaceRules::ALL,
@@ -109,12 +109,15 @@ impl User {
             b"" => {}
             b"on" => self.is_on = true,
             b"off" => self.is_on = false,
-            b"skip-sanitize-payload" => self.skips_checks = true,
-            b"sanitize-payload" => self.skips_checks = false,
+            b"skip-sanitize-payload" => self.skips_checks = Some(true),
+            b"sanitize-payload" => self.skips_checks = Some(false),
             b"nopass" => self.forget_passwords(true),
             b"resetpass" => self.forget_passwords(false),
             b"clearselectors" => self.selectors.clear(),
-            b"reset" => *self = User::new(&self.name, self.id, &self.facts),
+            b"reset" => {
+                *self = User::new(&self.name, self.id, &self.facts);
+                self.skips_checks = Some(false);
+            }
             b"allkeyspaces" => self.keyspaces = KeyspaceRules::ALL,
             b"resetkeyspaces" => self.keyspaces.clear(),
             lower if lower.starts_with(keyspaces::PREFIX) => {
@@ -184,7 +187,8 @@ impl User {
             (self.is_on, "on"),
             (!self.is_on, "off"),
             (self.needs_no_password, "nopass"),
-            (self.skips_checks, "skip-sanitize-payload"),
+            (self.skips_checks == Some(true), "skip-sanitize-payload"),
+            (self.skips_checks == Some(false), "sanitize-payload"),
         ];
         all.into_iter().filter(|(applies, _)| *applies).map(|(_, word)| word)
     }
@@ -217,7 +221,9 @@ impl User {
 /// # Errors
 /// The parenthesis of the argument with this index is not closed.
 pub(super) fn merged_rules<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, usize> {
-    let (mut rules, mut open): (Vec<Vec<u8>>, Option<(usize, Vec<u8>)>) = (Vec::new(), None);
+    let mut rules = Vec::new();
+    // Where the selector begins that is not closed yet, and what of it has come.
+    let mut open: Option<(usize, Vec<u8>)> = None;
     for (index, argument) in arguments.enumerate() {
         let closes = argument.ends_with(b")");
         match &mut open {
