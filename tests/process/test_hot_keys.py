@@ -173,7 +173,7 @@ def test_who_does_not_answer_is_named():
 @pytest.mark.parametrize(
     "options, reason",
     [
-        (("nowhere",), "no such keyspace"),
+        (("nowhere",), "no keyspace"),
         (("hot-causal",), "is not strict"),
         (("default", "COUNT", 0), "positive number"),
         (("default", "COUNT"), "syntax error"),

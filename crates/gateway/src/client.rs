@@ -2,6 +2,7 @@
 
 use resp::ProtocolVersion;
 use std::fmt::Write;
+use std::sync::Arc;
 use types::Instant;
 
 /// What the runtime knows about a connection when it opens.
@@ -20,6 +21,8 @@ pub struct Peer {
 pub struct ClientInfo {
     /// See [`Peer`].
     pub peer: Peer,
+    /// The name of its user.
+    pub user: Arc<[u8]>,
     /// The name it gave itself; empty if none.
     pub name: Vec<u8>,
     /// The name of its library; empty if unknown.
@@ -87,7 +90,7 @@ impl ClientInfo {
             out,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
              ssub={shards} multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem=0 \
-             events=r cmd={} user=default redir={redirection} resp={} lib-name={} lib-ver={}",
+             events=r cmd={} user={} redir={redirection} resp={} lib-name={} lib-ver={}",
             self.peer.client,
             self.peer.address,
             self.peer.local_address,
@@ -99,6 +102,7 @@ impl ClientInfo {
             self.output_bytes,
             self.output_bytes,
             self.last_command,
+            text(&self.user),
             self.version.number(),
             text(&self.library),
             text(&self.library_version),
@@ -138,7 +142,7 @@ pub struct ClientFilter {
     pub address: Option<Vec<u8>>,
     /// Clients that connected to this address.
     pub local_address: Option<Vec<u8>>,
-    /// Clients of this user; all clients are `default` today.
+    /// Clients of this user.
     pub user: Option<Vec<u8>>,
     /// Clients of this kind.
     pub kind: Option<ClientKind>,
@@ -148,7 +152,7 @@ pub struct ClientFilter {
 
 impl ClientFilter {
     /// True when the client is meant, which has subscriptions or none.
-    pub fn matches(&self, peer: &Peer, is_subscriber: bool) -> bool {
+    pub fn matches(&self, peer: &Peer, user: &[u8], is_subscriber: bool) -> bool {
         let equal = |wanted: &Option<Vec<u8>>, got: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == got.as_bytes())
         };
@@ -156,7 +160,7 @@ impl ClientFilter {
             && self.client.is_none_or(|client| client == peer.client)
             && equal(&self.address, &peer.address)
             && equal(&self.local_address, &peer.local_address)
-            && equal(&self.user, "default")
+            && self.user.as_ref().is_none_or(|wanted| wanted == user)
             && self.except != Some(peer.client)
     }
 }

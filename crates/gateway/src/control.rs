@@ -60,7 +60,7 @@ impl<'c> Control<'c> {
     /// Ends the matching clients of the process; returns how many.
     pub(crate) fn kill(&mut self, filter: &ClientFilter) -> u64 {
         let session = &self.connection.session;
-        let own = filter.matches(&session.peer, session.is_subscriber());
+        let own = filter.matches(&session.peer, &session.user.name, session.is_subscriber());
         self.connection.closing |= own;
         u64::from(own) + self.gateway.kill(filter) + self.host.kill_other_clients(filter)
     }

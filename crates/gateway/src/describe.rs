@@ -35,14 +35,18 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
     let group = if is_container { "" } else { group(command) };
     let sweeping =
         matches!(name, "keys" | "flushdb" | "flushall" | "info" | "swapdb" | "sort" | "sort_ro" | "restore");
-    let is_admin = command.is(flag::ADMIN) || matches!(name, "role" | "lastsave");
+    // What was lost to others is shown whatever keys it belongs to.
+    let shows_losses = matches!(name, "conflicts|list" | "conflicts|count" | "conflicts|resolve");
+    let is_admin = command.is(flag::ADMIN) || matches!(name, "role" | "lastsave") || shows_losses;
     let (sorts, waits) = (matches!(name, "sort" | "sort_ro"), matches!(name, "wait" | "waitaof"));
-    let is_connection = group == "connection" || matches!(name, "readonly" | "readwrite" | "asking");
+    let is_connection = matches!(group, "connection" | "sessions")
+        || matches!(name, "readonly" | "readwrite" | "asking" | "keyspace|use");
     let keyspace = (group == "generic" && !sorts && !waits)
-        || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb");
+        || matches!(name, "dbsize" | "flushdb" | "flushall" | "swapdb")
+        || matches!(name, "keyspace|list" | "keyspace|info" | "keyspace|locate" | "keyspace|hotkeys");
     let all = [
         (keyspace, "@keyspace"),
-        (command.is(flag::READONLY) && group != "scripting", "@read"),
+        ((command.is(flag::READONLY) && group != "scripting") || name == "at", "@read"),
         (command.is(flag::WRITE), "@write"),
         (group == "set" || sorts, "@set"),
         (group == "sorted-set" || sorts, "@sortedset"),
@@ -60,7 +64,7 @@ pub(crate) fn categories(command: &Command) -> Vec<&'static str> {
         (command.is(flag::BLOCKING), "@blocking"),
         (is_admin || sweeping, "@dangerous"),
         (is_connection || waits || name.starts_with("command"), "@connection"),
-        (group == "transactions", "@transaction"),
+        (matches!(group, "transactions" | "branches") && name != "at", "@transaction"),
         (group == "scripting", "@scripting"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, category)| category).collect()

@@ -78,6 +78,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let batch = reuse(mem::take(&mut self.gateway.requests));
         let mut gathered = Gathered { batch, steps: Vec::new(), first: None };
         let session = self.connection.session.id();
+        self.follow_user();
         let (pause, is_monitored) = (self.host.pause(), self.host.is_monitored());
         for (index, arguments) in pipeline.commands(input).enumerate() {
             let is_full = gathered.is_full(self.connection);
@@ -120,6 +121,7 @@ impl<'e, H: Host> Engine<'e, H> {
             self.perform(arguments, action);
             self.send_published();
             self.tell_changes();
+            self.follow_user();
             if shows_later {
                 self.note_monitored(arguments, false);
             }
@@ -322,7 +324,12 @@ impl<'e, H: Host> Engine<'e, H> {
             self.check_words(call)?;
         }
         if call.command.is(flag::OTHER_KEYSPACE) {
-            check_destination(call, self.host, self.connection.session.keyspace)?;
+            check_destination(
+                call,
+                &self.connection.session.user,
+                self.host,
+                self.connection.session.keyspace,
+            )?;
         }
         let mut planned = planner(call);
         if let Err(error) = &planned
@@ -346,6 +353,10 @@ impl<'e, H: Host> Engine<'e, H> {
         }
         if !session.authenticated && !command.is(flag::NO_AUTH) {
             self.admit_unasked()?;
+        }
+        if !self.connection.session.may_all {
+            self.connection.tally.found(number);
+            self.check_user((command, number), arguments)?;
         }
         if self.connection.session.is_confined() && !pubsub::is_for_subscribers(command) {
             return Err(pubsub::not_for_subscribers(command));

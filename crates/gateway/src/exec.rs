@@ -55,6 +55,8 @@ pub(crate) enum Queued<'a> {
     Plan(Plan<'a>),
     Local(fn(&mut Control<'_>, &mut dyn ReplySink) -> Result<(), Error>, Call<'a>),
     Script(Call<'a>),
+    /// It has its reply.
+    Answer(ReplyBuf),
     /// UNWATCH, which means nothing inside a transaction.
     Nothing,
 }
@@ -70,6 +72,19 @@ enum Next {
 }
 
 impl<H: Host> Engine<'_, H> {
+    /// Reads the command with this index; `None` if there are not so many.
+    fn read_command<'a>(
+        &mut self,
+        commands: &'a Commands,
+        index: usize,
+    ) -> Option<Result<Queued<'a>, Error>> {
+        let arguments = commands.get(index)?;
+        match commands.refusals.get(&index) {
+            Some(refusal) => Some(Err(refusal.clone())),
+            None => Some(self.read_queued(arguments)),
+        }
+    }
+
     pub(crate) fn read_queued<'a>(&mut self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
         let command = table::find(arguments)?;
         let call = self.call(command, arguments);
@@ -91,9 +106,12 @@ impl<H: Host> Engine<'_, H> {
     /// Executes what was queued: as one request if no command needs another's result.
     pub(crate) fn execute_queue(&mut self, commands: Commands, watched: bool) {
         let (mut steps, mut parts, mut one_request) = (Vec::new(), Vec::new(), true);
-        for arguments in (0..commands.len()).filter_map(|index| commands.get(index)) {
-            self.remember_queued(arguments, Moment::Before);
-            parts.push(match self.read_queued(arguments) {
+        for index in 0..commands.len() {
+            if let Some(arguments) = commands.get(index) {
+                self.remember_queued(arguments, Moment::Before);
+            }
+            let Some(read) = self.read_command(&commands, index) else { break };
+            parts.push(match read {
                 Ok(Queued::Plan(Plan::One(operation))) => {
                     steps.push(Step::Key(operation));
                     Part::Steps(Combine::Pass, 1)
@@ -117,7 +135,7 @@ impl<H: Host> Engine<'_, H> {
                     one_request = false;
                     break;
                 }
-                Ok(Queued::Local(..) | Queued::Nothing) => Part::Local,
+                Ok(Queued::Local(..) | Queued::Nothing | Queued::Answer(_)) => Part::Local,
                 Err(error) => Part::Error(error),
             });
         }
@@ -188,7 +206,7 @@ impl<H: Host> Engine<'_, H> {
     }
 
     fn answer_queued(&mut self, commands: &Commands, index: usize, results: &mut ReplyBuf) {
-        match commands.get(index).map(|arguments| self.read_queued(arguments)) {
+        match self.read_command(commands, index) {
             Some(Ok(Queued::Local(run, call))) => self.run_local(run, call, results),
             Some(Err(error)) => results.error(&error),
             _ => results.simple("OK"),
@@ -281,8 +299,8 @@ impl<H: Host> Engine<'_, H> {
             }
             let (read, writes) = match &sequence.running {
                 Some(running) => self.read_asked(running, sequence.wrote),
-                None => match sequence.commands.get(sequence.position) {
-                    Some(arguments) => (self.read_queued(arguments), true),
+                None => match self.read_command(&sequence.commands, sequence.position) {
+                    Some(read) => (read, true),
                     None => return Next::Ends,
                 },
             };
@@ -319,6 +337,10 @@ impl<H: Host> Engine<'_, H> {
                     if is_transaction {
                         mem::swap(&mut self.connection.outbox, &mut sequence.outbox);
                     }
+                    sequence.answer(reply);
+                    continue;
+                }
+                Ok(Queued::Answer(reply)) => {
                     sequence.answer(reply);
                     continue;
                 }
@@ -436,6 +458,10 @@ fn let_script_go_on(sequence: &mut Sequence) -> Option<Next> {
     match running.go_on()? {
         Event::Asks(command) => {
             running.ask(command);
+            None
+        }
+        Event::Checks(command) => {
+            running.ask_whether(command);
             None
         }
         Event::Pauses => Some(Next::Pauses),

@@ -1,5 +1,6 @@
 //! Commands that steer the connection: transactions, watches, the end.
 
+use crate::acl::default_user;
 use crate::combine::Combine;
 use crate::commands::transactions::behind_prefix;
 use crate::engine::Engine;
@@ -13,6 +14,7 @@ use crate::tally::Wanted;
 use crate::task::{After, Task};
 use protocol::{ContextAsk, Request, Step};
 use resp::Arguments;
+use std::sync::Arc;
 use types::{Error, ErrorCode, KeyHash, KeyspaceId, ReplySink};
 
 /// See the module.
@@ -134,7 +136,9 @@ impl<H: Host> Engine<'_, H> {
             "flushall" if self.host.keyspaces().len() > 1 => {
                 return Err(cross_keyspace("FLUSHALL empties every keyspace, a transaction has one"));
             }
-            "select" => crate::commands::connection::selected(call, self.host).ok(),
+            "select" => {
+                crate::commands::connection::selected(call, &self.connection.session.user, self.host).ok()
+            }
             "keyspace|use" => crate::commands::keyspaces::used(call, self.host).ok().map(|id| (id, 0)),
             _ => None,
         };
@@ -199,8 +203,19 @@ impl<H: Host> Engine<'_, H> {
                 self.note_monitored(arguments, false);
             }
         }
+        let commands = self.with_refusals(commands);
         self.execute_queue(commands, watched);
         Ok(())
+    }
+
+    /// Notes which of the queued commands the user may not execute any more.
+    fn with_refusals(&mut self, mut commands: Commands) -> Commands {
+        if !self.connection.session.may_all {
+            let check = |index| Some((index, self.check_user_of_queued(commands.get(index)?).err()?));
+            let refusals = (0..commands.len()).filter_map(check).collect();
+            commands.refusals = refusals;
+        }
+        commands
     }
 
     /// EXEC itself was not well formed: Redis discards the transaction and says why.
@@ -377,15 +392,17 @@ impl<H: Host> Engine<'_, H> {
         self.gateway.set_monitor(self.connection.id, false, self.host);
         self.gateway.stop_tracking(self.connection, self.host);
         let authenticated = !self.host.authentication_required();
+        let user = default_user(self.host);
         let keyspace = self.host.keyspace_of_number(0).unwrap_or_default();
         let connection = &mut *self.connection;
         let old = &connection.session;
-        let mut session = Session::new(old.peer.clone(), keyspace, authenticated, old.opened_at);
+        let mut session = Session::new(old.peer.clone(), keyspace, user, authenticated, old.opened_at);
         session.active_at = old.active_at;
         // They still tell which library is behind the connection, as in Redis.
         session.library.clone_from(&old.library);
         session.library_version.clone_from(&old.library_version);
         session.wrong_passwords = old.wrong_passwords;
+        session.set_user(Arc::clone(&session.user), &*self.host);
         connection.session = session;
         connection.parser.set_authenticated(authenticated);
         connection.tally.replies = Wanted::All;
@@ -424,7 +441,9 @@ impl<H: Host> Engine<'_, H> {
     fn administer(&mut self, call: Call<'_>) -> Result<(), Error> {
         let command = match call.command.name.starts_with("function|") {
             true => crate::commands::functions::administration(&call, self.host)?,
-            false => crate::commands::keyspaces::administration(&call)?,
+            false => {
+                crate::commands::keyspaces::administration(&call, &self.connection.session.user.keyspaces)?
+            }
         };
         let id = self.new_request();
         self.host.administer(id, command, &mut self.gateway.mailbox);

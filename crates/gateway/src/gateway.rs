@@ -1,5 +1,6 @@
 //! The gateway itself: its connections, and the calls by which a runtime drives it.
 
+use crate::acl::default_user;
 use crate::client::{ClientFilter, ClientInfo, Peer};
 use crate::due::Due;
 use crate::engine::Engine;
@@ -19,6 +20,7 @@ use protocol::{Replies, Request};
 use resp::{Parser, Pipeline};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId};
 
 /// How many bits of a request's number count requests; the bits above name the worker.
@@ -175,6 +177,8 @@ pub struct Gateway {
     pub(crate) look_at_lines: Option<Instant>,
     /// Turns wait for this time, at which a pause ends.
     pub(crate) paused_until: Option<Instant>,
+    /// Which version of the users its sessions follow.
+    pub(crate) users_seen: u64,
     /// Others were told of who is gone.
     pub(crate) has_told: bool,
     /// Its connections, by their clients' numbers.
@@ -239,6 +243,7 @@ impl Gateway {
             turns: VecDeque::new(),
             look_at_lines: None,
             paused_until: None,
+            users_seen: 0,
             has_told: false,
             numbers: BTreeMap::new(),
             table: Table::default(),
@@ -269,7 +274,8 @@ impl Gateway {
         let authenticated = !host.authentication_required();
         let keyspace = host.keyspace_of_number(0).unwrap_or_default();
         let client = peer.client;
-        let session = Session::new(peer, keyspace, authenticated, host.now().instant);
+        let mut session = Session::new(peer, keyspace, default_user(host), authenticated, host.now().instant);
+        session.set_user(Arc::clone(&session.user), host);
         self.slots[slot as usize].connection = Some(Box::new(Connection {
             id,
             parser: Parser::new(self.config.limits, authenticated),
@@ -299,6 +305,7 @@ impl Gateway {
     /// Bytes arrived, or a connection may go on: executes what `input`, all unread bytes, holds of complete
     /// commands. Does nothing for a connection that waits or is over.
     pub fn receive<H: Host>(&mut self, id: ConnectionId, input: &[u8], host: &mut H) -> Received {
+        self.follow_users(host);
         let Some(mut connection) = self.take(id) else {
             return Received { consumed: input.len(), state: State::Closing };
         };
@@ -356,6 +363,7 @@ impl Gateway {
     /// Goes on where replies have come and where long commands were interrupted, and appends the connections that
     /// have news: output, readiness for `receive` (their state is `Reading` now), or their end.
     pub fn settle<H: Host>(&mut self, host: &mut H, news: &mut Vec<ConnectionId>) {
+        self.follow_users(host);
         for id in std::mem::take(&mut self.interrupted) {
             let Some(mut connection) = self.take(id) else { continue };
             Engine::new(self, &mut connection, host).continue_sequence();
@@ -612,7 +620,9 @@ impl Gateway {
         let mut killed = 0;
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
             let session = &connection.session;
-            if filter.matches(&session.peer, session.is_subscriber()) && !connection.closing {
+            if filter.matches(&session.peer, &session.user.name, session.is_subscriber())
+                && !connection.closing
+            {
                 connection.end();
                 self.news.push(connection.id);
                 killed += 1;

@@ -1,5 +1,6 @@
 //! What surrounds a gateway: the keyspaces that answer its requests, and the process that runs it.
 
+use crate::acl::{AclLog, KeyspaceRules, Users};
 use crate::client::{ClientFilter, ClientInfo};
 use crate::diagnostics::{Diagnostics, SlowCommand};
 use crate::functions::{FunctionLibraries, RestorePolicy};
@@ -67,14 +68,67 @@ pub trait Host {
     fn safety(&self, keyspace: KeyspaceId) -> Safety;
 
     /// True when a client has to authenticate before it may do anything else.
-    fn authentication_required(&self) -> bool;
+    fn authentication_required(&self) -> bool {
+        let mut required = false;
+        self.users(&mut |users| required = users.must_authenticate());
+        required
+    }
 
-    /// True when user and password match.
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
+    /// Looks at the users of the process, which all its gateways share.
+    fn users(&self, look: &mut dyn FnMut(&Users)) {
+        look(&Users::new(None));
+    }
+
+    /// Changes them; [`Host::users_version`] is another one then.
+    fn change_users(&mut self, change: &mut dyn FnMut(&mut Users)) {
+        change(&mut Users::new(None));
+    }
+
+    /// How often users have changed.
+    #[inline]
+    fn users_version(&self) -> u64 {
+        0
+    }
+
+    /// Looks at what users were refused, and changes it.
+    fn acl_log(&self, work: &mut dyn FnMut(&mut AclLog)) {
+        work(&mut AclLog::default());
+    }
+
+    /// Takes the users of the file in place of the present ones.
+    ///
+    /// # Errors
+    /// There is no file, it cannot be read, or a line of it is no user: nothing has changed.
+    fn load_users(&mut self) -> Result<(), Error> {
+        Err(no_acl_file())
+    }
+
+    /// Writes the users to the file.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written: it is as it was.
+    fn save_users(&mut self) -> Result<(), Error> {
+        Err(no_acl_file())
+    }
+
+    /// Fills `bytes` with what nobody can guess.
+    ///
+    /// # Errors
+    /// The system has none.
+    fn entropy(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        let _ = bytes;
+        Err(Error::err("this process has no source of random numbers that nobody can guess"))
+    }
+
+    /// The name of a keyspace; `None` if there is none with this number.
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> Option<String> {
+        let _ = keyspace;
+        None
+    }
 
     /// Appends what `INFO` replies: the named sections in lower case, or the default ones when none is named. `own` is
     /// what the asking gateway has counted.
-    fn info(&self, sections: &[String], own: &Statistics, out: &mut String);
+    fn info(&self, sections: &[String], own: &Statistics, visible: &KeyspaceRules, out: &mut String);
 
     /// Adds what the process's other gateways have counted.
     fn other_statistics(&self, sum: &mut Statistics) {
@@ -241,9 +295,9 @@ pub trait Host {
         let _ = client;
     }
 
-    /// Visits what is known of the memory of each keyspace: its name as `MEMORY STATS` has it, and its figures.
-    fn memory_of_keyspaces(&self, visit: &mut dyn FnMut(&str, Figures<'_>)) {
-        let _ = visit;
+    /// Visits what is known of the memory of each keyspace that the user may see: its name as `MEMORY STATS` has it, and its figures.
+    fn memory_of_keyspaces(&self, visible: &KeyspaceRules, visit: &mut dyn FnMut(&str, Figures<'_>)) {
+        let _ = (visible, visit);
     }
 
     /// How many words behind its name a command on data may have in this keyspace: it is one step, in which others wait
@@ -340,6 +394,15 @@ pub trait Host {
 
     /// Closes the matching clients of the process's other gateways; returns how many.
     fn kill_other_clients(&mut self, filter: &ClientFilter) -> u64;
+}
+
+/// What a process says that keeps no users in a file.
+pub fn no_acl_file() -> Error {
+    Error::err(
+        "This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and \
+         then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis \
+         configuration.",
+    )
 }
 
 /// Which processes keep lines of waiting clients; see [`Waiters`].
@@ -499,8 +562,11 @@ pub enum Administration<'a> {
     FlushLibraries,
     /// Takes a checkpoint: `OK` once it is on disk.
     Save,
-    /// The names of all keyspaces: an array of byte strings.
-    List,
+    /// The names of all keyspaces that the user may see: an array of byte strings.
+    List {
+        /// Which those are.
+        visible: KeyspaceRules,
+    },
     /// A keyspace's name, model and options: a map.
     Info {
         /// Its name.

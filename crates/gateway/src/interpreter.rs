@@ -100,6 +100,8 @@ pub trait Run: Debug {
 pub enum Event {
     /// It asks for a command, written as a client sends it.
     Asks(Vec<u8>),
+    /// It asks whether the user may execute a command, written so: 1 or 0, or an error if there is no such command.
+    Checks(Vec<u8>),
     /// It has computed for as long as others should wait.
     Pauses,
     /// It has ended with this reply.

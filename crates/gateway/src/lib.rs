@@ -14,6 +14,7 @@
 //! they are to be sent from. Everything else ends the batch. A connection that waits for a reply executes nothing
 //! more until it has come, so replies keep the order of commands.
 
+mod acl;
 mod blocking;
 mod client;
 mod combine;
@@ -52,7 +53,9 @@ mod tracking;
 mod turns;
 mod waiters;
 
+pub use acl::{AclLog, KeyspaceRules, Users};
 pub use client::{ClientFilter, ClientInfo, ClientKind, Peer};
+pub use commands::keyspaces::missing as missing_keyspace;
 pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use functions::{
@@ -62,7 +65,7 @@ pub use functions::{
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{
     Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Lines, Model, Pause,
-    Safety,
+    Safety, no_acl_file,
 };
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};

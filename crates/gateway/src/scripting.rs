@@ -12,7 +12,7 @@ use crate::session::Mode;
 use crate::table::flag::{BLOCKING, DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
-use types::{Error, ErrorCode, ReplyBuf};
+use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 
 /// How long the name of a script is: the SHA-1 of its text in hexadecimal digits.
 const NAME_LENGTH: usize = 40;
@@ -26,6 +26,8 @@ const NO_ROOM: &str =
 pub(crate) struct Running {
     run: Box<dyn Run>,
     asked: Option<Commands>,
+    /// It only asks whether the user may.
+    only_checks: bool,
     answer: Option<ReplyBuf>,
     /// It may not write, whatever surrounds it.
     read_only: bool,
@@ -46,7 +48,12 @@ impl Running {
 
     /// It asks for this command, written as a client sends it.
     pub(crate) fn ask(&mut self, command: Vec<u8>) {
-        self.asked = Some(Commands::new(command));
+        (self.asked, self.only_checks) = (Some(Commands::new(command)), false);
+    }
+
+    /// It asks whether the user may execute this command.
+    pub(crate) fn ask_whether(&mut self, command: Vec<u8>) {
+        (self.asked, self.only_checks) = (Some(Commands::new(command)), true);
     }
 
     /// Lets it go on, unless it waits for the command that it has asked for.
@@ -109,6 +116,7 @@ impl<H: Host> Engine<'_, H> {
         Ok(Running {
             run,
             asked: None,
+            only_checks: false,
             answer: None,
             read_only: read_only || is_reader || !writes,
             allows_oom,
@@ -139,6 +147,9 @@ impl<H: Host> Engine<'_, H> {
         let Some(arguments) = running.asked() else {
             return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
         };
+        if running.only_checks {
+            return (self.answer_whether(arguments), false);
+        }
         match admit(arguments, running.read_only) {
             Ok(command) => {
                 if let Ok((_, number)) = table::locate(arguments) {
@@ -147,7 +158,8 @@ impl<H: Host> Engine<'_, H> {
                 if self.host.is_monitored() {
                     self.note_monitored(arguments, true);
                 }
-                let mut may = self.check_keyspace(&self.call(command, arguments));
+                let may = self.check_user_of_script(arguments);
+                let mut may = may.and_then(|()| self.check_keyspace(&self.call(command, arguments)));
                 if !wrote && command.is(DENYOOM) && !running.allows_oom {
                     may = may.and_then(|()| self.check_memory(command, arguments));
                 }
@@ -156,6 +168,17 @@ impl<H: Host> Engine<'_, H> {
             }
             Err(error) => (Err(error), false),
         }
+    }
+
+    /// `redis.acl_check_cmd`: 1 if the user may execute this, else 0.
+    fn answer_whether<'a>(&self, arguments: Arguments<'_>) -> Result<Queued<'a>, Error> {
+        let unknown = || Error::err("Invalid command passed to redis.acl_check_cmd()");
+        table::command(arguments.name()).ok_or_else(unknown)?;
+        // As in Redis, the number of arguments does not matter.
+        let may = table::named(arguments).is_ok_and(|found| self.user_may(found, arguments));
+        let mut reply = ReplyBuf::new();
+        reply.integer(may.into());
+        Ok(Queued::Answer(reply))
     }
 }
 

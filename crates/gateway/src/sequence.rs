@@ -16,6 +16,7 @@ use crate::pubsub::Outbox;
 use crate::scripting::Running;
 use protocol::Now;
 use resp::{Arguments, Encoder, Limits, Parser, Pipeline, ProtocolVersion};
+use std::collections::BTreeMap;
 use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 
 /// Commands kept beyond the read that brought them, in RESP.
@@ -23,6 +24,8 @@ use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 pub(crate) struct Commands {
     source: Vec<u8>,
     pipeline: Pipeline,
+    /// Commands that the user may not execute any more, by their indices, and what is replied.
+    pub(crate) refusals: BTreeMap<usize, Error>,
 }
 
 impl Commands {
@@ -37,7 +40,7 @@ impl Commands {
         let mut pipeline = Pipeline::default();
         let parsed = Parser::new(limits, true).parse(&source, &mut pipeline);
         debug_assert_eq!(parsed.ok(), Some(source.len()), "we encoded it ourselves");
-        Commands { source, pipeline }
+        Commands { source, pipeline, refusals: BTreeMap::new() }
     }
 
     /// How many there are.

@@ -1,5 +1,6 @@
 //! What one connection is: its session, what it waits for, and what it has to say.
 
+use crate::acl::User;
 use crate::blocking::{Blocked, Woken};
 use crate::client::{ClientInfo, Peer};
 use crate::gateway::ConnectionId;
@@ -10,6 +11,7 @@ use crate::task::{After, Task};
 use crate::tracking::{Pushed, Touched, Tracking};
 use resp::{Parser, ProtocolVersion};
 use std::ops::Range;
+use std::sync::Arc;
 use types::{Instant, KeyspaceId, SessionId};
 
 /// A connection as its gateway keeps it.
@@ -127,6 +129,13 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     pub(crate) version: ProtocolVersion,
     pub(crate) authenticated: bool,
+    pub(crate) user: Arc<User>,
+    /// The user may do everything: nothing has to be checked.
+    pub(crate) may_all: bool,
+    /// The user may use the selected keyspace.
+    pub(crate) keyspace_is_open: bool,
+    /// It has authenticated, and may have to choose a keyspace that its user may use.
+    pub(crate) seeks_keyspace: bool,
     /// How often it gave a wrong password.
     pub(crate) wrong_passwords: u32,
     pub(crate) name: Vec<u8>,
@@ -259,11 +268,21 @@ impl Connection {
 
 impl Session {
     /// A new client's session.
-    pub(crate) fn new(peer: Peer, keyspace: KeyspaceId, authenticated: bool, now: Instant) -> Self {
+    pub(crate) fn new(
+        peer: Peer,
+        keyspace: KeyspaceId,
+        user: Arc<User>,
+        authenticated: bool,
+        now: Instant,
+    ) -> Self {
         Session {
             peer,
             version: ProtocolVersion::Resp2,
             authenticated,
+            may_all: user.may_all(),
+            keyspace_is_open: true,
+            seeks_keyspace: true,
+            user,
             wrong_passwords: 0,
             name: Vec::new(),
             library: Vec::new(),
@@ -303,6 +322,8 @@ impl Session {
     /// Selects a keyspace.
     pub(crate) fn select(&mut self, keyspace: KeyspaceId, database: u64) {
         (self.keyspace, self.database) = (keyspace, database);
+        // Who may not choose it does not get here.
+        self.keyspace_is_open = true;
         if !self.used.contains(&keyspace) {
             self.used.push(keyspace);
         }
@@ -320,6 +341,7 @@ impl Session {
         };
         ClientInfo {
             peer: self.peer.clone(),
+            user: Arc::clone(&self.user.name),
             name: self.name.clone(),
             library: self.library.clone(),
             library_version: self.library_version.clone(),

@@ -396,6 +396,22 @@ pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Error> 
     locate(arguments).map(|(found, _)| found)
 }
 
+/// The same, whatever the number of arguments is.
+///
+/// # Errors
+/// There is no such command or subcommand.
+pub(crate) fn named(arguments: Arguments<'_>) -> Result<(&'static Command, u16), Error> {
+    let slot = slot(arguments.name()).ok_or_else(|| unknown_command(arguments))?;
+    let container = in_slot(slot);
+    match arguments.get(1).filter(|_| !container.subcommands.is_empty()) {
+        None => Ok((container, slot as u16)),
+        Some(name) => {
+            let position = position_of(container, name)?;
+            Ok((&container.subcommands[position], FIRST_SUBCOMMAND[slot] + position as u16))
+        }
+    }
+}
+
 /// The same, with the number by which statistics know it.
 ///
 /// # Errors
@@ -423,6 +439,17 @@ pub(crate) fn number(arguments: Arguments<'_>) -> Option<u16> {
     let slot = slot(arguments.name())?;
     let position = arguments.get(1).and_then(|name| position_of(in_slot(slot), name).ok());
     Some(position.map_or(slot as u16, |position| FIRST_SUBCOMMAND[slot] + position as u16))
+}
+
+/// All commands with their numbers; subcommands follow their container.
+pub(crate) fn all() -> impl Iterator<Item = (u16, &'static Command)> {
+    let slots =
+        FAMILIES.iter().flat_map(|family| family.commands).filter_map(|entry| slot(entry.name.as_bytes()));
+    slots.flat_map(|slot| {
+        let container = in_slot(slot);
+        let numbered = (FIRST_SUBCOMMAND[slot]..).zip(container.subcommands);
+        std::iter::once((slot as u16, container)).chain(numbered)
+    })
 }
 
 /// The command or subcommand that has a number; none if no command has.

@@ -182,6 +182,9 @@ pub(crate) fn is_secret(arguments: Arguments<'_>, index: usize) -> bool {
     if is(Some(0), "config") {
         return is(Some(1), "set") && index > 2 && is(before, "requirepass");
     }
+    if is(Some(0), "acl") {
+        return is(Some(1), "setuser") && index > 1;
+    }
     match is(Some(0), "hello") {
         true => index > 1 && (is(before, "auth") || is(second_before, "auth")),
         false => index > 0 && is(Some(0), "auth"),

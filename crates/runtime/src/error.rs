@@ -50,6 +50,14 @@ pub enum StartError {
     /// The list of keyspaces names what this program cannot serve.
     #[error("cannot serve the list of keyspaces: {0}")]
     Keyspaces(String),
+    /// The file of users cannot be used.
+    #[error("cannot use the users in {}: {reason}", file.display())]
+    Users {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with which line.
+        reason: String,
+    },
     /// The process and the cluster do not fit together.
     #[error("cannot take part in the cluster: {0}")]
     Cluster(String),

@@ -1,17 +1,28 @@
 //! Small files that are replaced as a whole.
 
 use serde::Serialize;
-use std::fs::{File, rename};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions, rename};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Replaces `path` by `content` as JSON, durably: after a crash there is the old file or the new one, whole. Of writers
 /// at the same time the last one wins, if each holds a lock of its own making.
 pub(crate) fn replace(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
+    replace_bytes(path, &serde_json::to_vec_pretty(content)?, 0o666)
+}
+
+/// The same with bytes; the new file has this mode, less what the process's mask takes.
+pub(crate) fn replace_bytes(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    // One that a crash has left may have another mode.
+    if let Err(error) = std::fs::remove_file(&temporary)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    file.write_all(content)?;
     file.sync_all()?;
     rename(&temporary, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

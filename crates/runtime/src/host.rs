@@ -10,11 +10,12 @@ use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
 use crate::solo::{Outcome, SoloCall};
 use crate::user_types::{self, StoredType};
-use crate::{guard, info, parameters};
+use crate::{guard, info, parameters, users};
 use gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures, FunctionLibraries,
-    Host, Incident, Interest, Lapsed, LibraryChange, Lines, MONITOR_OUTPUTS, News, Notifications,
-    OutputLimit, Pause, Safety, SlowCommand, Statistics, TrackingFigures, Waiters,
+    AclLog, Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures,
+    FunctionLibraries, Host, Incident, Interest, KeyspaceRules, Lapsed, LibraryChange, Lines,
+    MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
+    TrackingFigures, Users, Waiters, missing_keyspace,
 };
 use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
@@ -121,7 +122,7 @@ impl WorkerHost {
         let now = process.now();
         let outcome = match command {
             Administration::Create { name, options } => cluster.create(text(name), options, now),
-            Administration::List
+            Administration::List { .. }
             | Administration::Info { .. }
             | Administration::HotKeys { .. }
             | Administration::Locate { .. } => {
@@ -189,15 +190,17 @@ impl WorkerHost {
         true
     }
 
-    fn list(&self, sink: &mut dyn ReplySink) {
+    fn list(&self, visible: &KeyspaceRules, sink: &mut dyn ReplySink) {
         let cluster = self.process.cluster.lock();
-        sink.array(cluster.served().count());
-        cluster.served().for_each(|(_, keyspace)| sink.bulk(keyspace.name.as_bytes()));
+        let names = cluster.served().map(|(_, keyspace)| keyspace.name.as_bytes());
+        let names: Vec<&[u8]> = names.filter(|name| visible.allows(name)).collect();
+        sink.array(names.len());
+        names.iter().for_each(|name| sink.bulk(name));
     }
 
     fn locate(&self, name: &[u8], keys: &[&[u8]], sink: &mut dyn ReplySink) {
         let cluster = self.process.cluster.lock();
-        let Some(id) = cluster.keyspace_of_name(name) else { return sink.error(&missing(name)) };
+        let Some(id) = cluster.keyspace_of_name(name) else { return sink.error(&missing_keyspace(name)) };
         let (partitions, seed) = (cluster.partitions(id), cluster.seed());
         sink.array(keys.len());
         keys.iter().for_each(|key| sink.integer(i64::from(seed.hash(key).share(partitions))));
@@ -207,7 +210,7 @@ impl WorkerHost {
         let cluster = self.process.cluster.lock();
         match cluster.keyspace_of_name(name) {
             Some(id) => cluster::describe(&self.process, &cluster, id, sink),
-            None => sink.error(&missing(name)),
+            None => sink.error(&missing_keyspace(name)),
         }
     }
 
@@ -237,10 +240,6 @@ pub(crate) fn answer(outcome: Result<(), Error>, sink: &mut dyn ReplySink) {
         Ok(()) => sink.simple("OK"),
         Err(error) => sink.error(&error),
     }
-}
-
-fn missing(name: &[u8]) -> Error {
-    Error::err(format!("no such keyspace '{}'", String::from_utf8_lossy(name)))
 }
 
 fn nothing_to_save() -> Error {
@@ -302,7 +301,7 @@ impl Host for WorkerHost {
         let sink = replies.reply(id);
         match (outcome, command) {
             (Err(error), _) => sink.error(&error),
-            (Ok(()), Administration::List) => self.list(sink),
+            (Ok(()), Administration::List { visible }) => self.list(&visible, sink),
             (Ok(()), Administration::Info { name }) => self.describe(name, sink),
             (Ok(()), Administration::Locate { name, keys }) => self.locate(name, &keys, sink),
             (Ok(()), Administration::Recover { name, partition, left }) => {
@@ -366,20 +365,47 @@ impl Host for WorkerHost {
         self.process.asks_password()
     }
 
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
-        // As in Redis, without a password the default user may say any.
-        let required = self.process.password.read();
-        let Some(expected) = required.as_deref() else { return user == b"default" };
-        let expected = expected.as_bytes();
-        // Compares every byte, so that the time tells nothing.
-        let different = expected.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
-        user == b"default" && expected.len() == password.len() && different == 0
+    fn users(&self, look: &mut dyn FnMut(&Users)) {
+        self.process.users.look(look);
     }
 
-    fn info(&self, sections: &[String], own: &Statistics, out: &mut String) {
+    fn change_users(&mut self, change: &mut dyn FnMut(&mut Users)) {
+        self.process.users.change(change);
+        self.process.workers.read().iter().for_each(|worker| worker.wake());
+    }
+
+    #[inline]
+    fn users_version(&self) -> u64 {
+        self.process.users.version()
+    }
+
+    fn acl_log(&self, work: &mut dyn FnMut(&mut AclLog)) {
+        work(&mut self.process.users.log.lock());
+    }
+
+    fn load_users(&mut self) -> Result<(), Error> {
+        let outcome = self.process.users.load();
+        self.process.workers.read().iter().for_each(|worker| worker.wake());
+        outcome
+    }
+
+    fn save_users(&mut self) -> Result<(), Error> {
+        self.process.users.save()
+    }
+
+    fn entropy(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        users::entropy(bytes)
+    }
+
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> Option<String> {
+        let cluster = self.process.cluster.lock();
+        cluster.served().find(|(id, _)| *id == keyspace).map(|(_, keyspace)| keyspace.name.clone())
+    }
+
+    fn info(&self, sections: &[String], own: &Statistics, visible: &KeyspaceRules, out: &mut String) {
         let mut sum = own.clone();
         self.other_statistics(&mut sum);
-        info::write(&self.process, &self.keyspaces, sections, &sum, out);
+        info::write(&self.process, (&self.keyspaces, visible), sections, &sum, out);
     }
 
     fn other_statistics(&self, sum: &mut Statistics) {
@@ -578,8 +604,8 @@ impl Host for WorkerHost {
         }
     }
 
-    fn memory_of_keyspaces(&self, visit: &mut dyn FnMut(&str, Figures<'_>)) {
-        info::memory_of_keyspaces(&self.process, &self.keyspaces, visit);
+    fn memory_of_keyspaces(&self, visible: &KeyspaceRules, visit: &mut dyn FnMut(&str, Figures<'_>)) {
+        info::memory_of_keyspaces(&self.process, &self.keyspaces, visible, visit);
     }
 
     fn most_words(&mut self, keyspace: KeyspaceId) -> usize {
@@ -704,8 +730,9 @@ impl Host for WorkerHost {
         for worker in self.process.workers.read().iter().filter(|worker| !Arc::ptr_eq(worker, &self.me)) {
             // Nobody is shown them any more, though their worker has yet to close them.
             let mut clients = worker.clients.lock();
-            let is_meant =
-                |_: &u64, client: &mut ClientInfo| filter.matches(&client.peer, client.is_subscriber());
+            let is_meant = |_: &u64, client: &mut ClientInfo| {
+                filter.matches(&client.peer, &client.user, client.is_subscriber())
+            };
             killed += clients.extract_if(.., is_meant).count() as u64;
             drop(clients);
             worker.inbox.lock().kills.push(filter.clone());

@@ -4,7 +4,7 @@ use crate::cluster;
 use crate::journal::Journal;
 use crate::keyspace::Keyspace;
 use crate::process::Process;
-use gateway::{Figures, Statistics};
+use gateway::{Figures, KeyspaceRules, Statistics};
 use protocol::eviction::human_bytes;
 use protocol::hosted::{Backlog, Holdings, Lag};
 use std::fmt::Write;
@@ -33,7 +33,7 @@ const DEFAULT: usize = 10;
 /// The sections that were asked for, each a heading and `name:value` lines.
 pub(crate) fn write(
     process: &Process,
-    keyspaces: &[Arc<Keyspace>],
+    (keyspaces, visible): (&[Arc<Keyspace>], &KeyspaceRules),
     sections: &[String],
     statistics: &Statistics,
     out: &mut String,
@@ -65,9 +65,9 @@ pub(crate) fn write(
             "latencystats" => statistics.write_latencies(out),
             "cluster" => {
                 line(out, format_args!("{}", cluster::section(&process.view)));
-                lags(process, out);
+                lags(process, visible, out);
             }
-            "keyspace" => keyspace(process, keyspaces, out),
+            "keyspace" => keyspace(process, (keyspaces, visible), out),
             _ => line(out, format_args!("role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0")),
         }
     }
@@ -215,6 +215,7 @@ pub(crate) fn memory_stats(process: &Process, keyspaces: &[Arc<Keyspace>], visit
 pub(crate) fn memory_of_keyspaces(
     process: &Process,
     keyspaces: &[Arc<Keyspace>],
+    visible: &KeyspaceRules,
     visit: &mut dyn FnMut(&str, Figures<'_>),
 ) {
     let solo = keyspaces.iter().map(|keyspace| {
@@ -228,6 +229,9 @@ pub(crate) fn memory_of_keyspaces(
     all.retain(|(_, held)| held.keys > 0);
     all.sort_by_key(|(id, _)| *id);
     let name = |id: KeyspaceId| format!("db.{}", process.cluster.lock().short_name(id));
+    all.retain(|(id, _)| {
+        visible.is_all() || visible.allows(process.cluster.lock().entry(*id).name.as_bytes())
+    });
     for (id, held) in all {
         let figures = [
             ("keys", held.keys as u64),
@@ -252,9 +256,9 @@ fn commands(process: &Process) -> u64 {
 }
 
 /// How old is what this process knows of each causal keyspace; see `metrics`.
-fn lags(process: &Process, out: &mut String) {
+fn lags(process: &Process, visible: &KeyspaceRules, out: &mut String) {
     let lags = process.view.lags.lock().clone();
-    for (name, lag) in lags {
+    for (name, lag) in lags.into_iter().filter(|(name, _)| visible.allows(name.as_bytes())) {
         let regions = lag.regions.iter().map(|(region, ms)| format!(",lag_{region}_ms={ms}"));
         let regions: String = regions.collect();
         let waits = match lag.waits.reads {
@@ -276,8 +280,11 @@ fn lags(process: &Process, out: &mut String) {
     }
 }
 
-fn keyspace(process: &Process, keyspaces: &[Arc<Keyspace>], out: &mut String) {
-    for keyspace in keyspaces.iter().filter(|keyspace| keyspace.id.0 < process.options.databases.max(1)) {
+fn keyspace(process: &Process, (keyspaces, visible): (&[Arc<Keyspace>], &KeyspaceRules), out: &mut String) {
+    let shown = |keyspace: &&Arc<Keyspace>| {
+        keyspace.id.0 < process.options.databases.max(1) && visible.allows(keyspace.name.as_bytes())
+    };
+    for keyspace in keyspaces.iter().filter(shown) {
         let keys = keyspace.len();
         if keys > 0 {
             line(

@@ -42,6 +42,7 @@ mod server;
 mod solo;
 mod syncer;
 mod user_types;
+mod users;
 mod worker;
 
 pub use cluster::{ClusterCatalog, ClusterFile, ClusterKeyspace, ClusterOptions, ClusterProcess, Models};

@@ -24,6 +24,8 @@ pub struct Options {
     pub durability: Durability,
     /// What clients must say to AUTH; `None` lets everybody in.
     pub password: Option<String>,
+    /// The file that users are kept in, if any.
+    pub acl_file: Option<PathBuf>,
     /// Without a password, only clients on this machine are served at wildcard addresses.
     pub protected_mode: bool,
     /// Who may use `DEBUG`.
@@ -97,6 +99,7 @@ impl Default for Options {
             partitions: 0,
             durability: Durability::Written,
             password: None,
+            acl_file: None,
             protected_mode: true,
             debug_command: DebugCommand::No,
             config_file: None,

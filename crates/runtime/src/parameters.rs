@@ -156,6 +156,8 @@ impl Parameters {
 pub(crate) fn visit(process: &Process, databases: usize, visit: &mut dyn FnMut(&str, &str)) {
     let (options, parameters) = (&process.options, &process.parameters);
     let switch = |is_on: bool| if is_on { "yes" } else { "no" };
+    let acl_file = process.users.file().map_or(String::new(), |file| file.display().to_string());
+    visit("aclfile", &acl_file);
     let append_fsync = match options.durability.as_str() {
         "none" => "no",
         class => class,
@@ -247,7 +249,10 @@ pub(crate) fn change(process: &Process, databases: usize, wanted: &[(&[u8], &[u8
             Change::OutputLimits(limits) => parameters.output_limits.change(&limits),
             Change::TimeoutSeconds(seconds) => parameters.timeout_seconds.store(seconds, Relaxed),
             Change::BusyMillis(millis) => parameters.busy_millis.store(millis, Relaxed),
-            Change::Password(password) => *process.password.write() = password,
+            Change::Password(password) => {
+                process.users.change(|users| users.set_default_password(password.as_deref()));
+                process.workers.read().iter().for_each(|worker| worker.wake());
+            }
             Change::MaxMemory(bytes) => process.locals.memory.set_limit(bytes),
             Change::MaxMemoryPolicy(policy) => process.locals.set_policy(policy),
             Change::MaxMemorySamples(samples) => process.locals.memory.set_samples(samples),

@@ -8,6 +8,7 @@ use crate::keyspace::{Keyspace, Locals};
 use crate::options::Options;
 use crate::parameters::Parameters;
 use crate::user_types::StoredType;
+use crate::users::SharedUsers;
 use gateway::{
     ClientFilter, ClientInfo, Config, Diagnostics, Interest, LibraryChange, Message, News, Statistics,
     Waiters,
@@ -170,8 +171,7 @@ pub(crate) struct Process {
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
     pub(crate) parameters: Parameters,
-    /// What clients must say to AUTH; `None` lets everybody in.
-    pub(crate) password: RwLock<Option<String>>,
+    pub(crate) users: SharedUsers,
     pub(crate) guard: Guard,
     /// Clients that have not authenticated; they are not among `clients`.
     pub(crate) unauthenticated: AtomicUsize,
@@ -203,7 +203,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(options: Options, journal: Option<Journal>, cluster: Cluster) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        users: SharedUsers,
+        journal: Option<Journal>,
+        cluster: Cluster,
+    ) -> Self {
         let locals = Arc::clone(cluster.locals());
         locals.memory.set_numbered(options.databases);
         locals.memory.set_limit(options.max_memory_bytes);
@@ -212,7 +217,7 @@ impl Process {
         let waiters = Mutex::new(Waiters::new(cluster.view().process()));
         Process {
             parameters: Parameters::new(&options),
-            password: RwLock::new(options.password.clone()),
+            users,
             options,
             journal,
             locals,
@@ -271,7 +276,7 @@ impl Process {
 
     /// True if clients have to authenticate.
     pub(crate) fn asks_password(&self) -> bool {
-        self.password.read().is_some()
+        self.users.must_authenticate()
     }
 
     /// How many connections were accepted and how many refused since statistics were reset.

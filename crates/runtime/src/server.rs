@@ -64,7 +64,7 @@ impl Server {
         let addresses: Vec<SocketAddr> =
             listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let process = Arc::new(recover(options)?);
-        warn_of_open_doors(&process.options);
+        warn_of_open_doors(&process);
         process
             .port
             .store(addresses.first().map_or(0, |address| usize::from(address.port())), Ordering::Relaxed);
@@ -130,9 +130,10 @@ impl Server {
 }
 
 /// Tells whoever reads the log that there is no password where others than this machine's users may connect.
-fn warn_of_open_doors(options: &Options) {
+fn warn_of_open_doors(process: &Process) {
+    let options = &process.options;
     let others = || options.listen.iter().filter(|address| !guard::is_local(address.ip()));
-    if options.password.is_some() {
+    if process.asks_password() {
         return;
     }
     for address in others() {

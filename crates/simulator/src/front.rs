@@ -181,15 +181,7 @@ impl Host for Surroundings {
         Safety::NONE
     }
 
-    fn authentication_required(&self) -> bool {
-        false
-    }
-
-    fn authenticate(&self, _: &[u8], _: &[u8]) -> bool {
-        true
-    }
-
-    fn info(&self, _: &[String], _: &gateway::Statistics, _: &mut String) {}
+    fn info(&self, _: &[String], _: &gateway::Statistics, _: &gateway::KeyspaceRules, _: &mut String) {}
 
     fn configuration(&self, _: &mut dyn FnMut(&str, &str)) {}
 

@@ -1,6 +1,7 @@
 //! Commands about the connection: who the client is, which protocol and which keyspace it uses.
 
 use super::{clients, tracking};
+use crate::acl::{LogContext, User, default_user, entry_of, may_choose};
 use crate::client::{ClientFilter, ClientKind};
 use crate::control::Control;
 use crate::describe;
@@ -117,7 +118,10 @@ fn write_greeting(client: u64, version: ProtocolVersion, sink: &mut dyn ReplySin
 }
 
 fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    if !control.host.authenticate(user, password) {
+    let mut found = None;
+    control.host.users(&mut |users| found = users.authenticate(user, password).cloned());
+    let Some(found) = found else {
+        note_wrong_password(control, user);
         let connection = &mut *control.connection;
         connection.session.wrong_passwords += 1;
         connection.closing |=
@@ -125,8 +129,21 @@ fn authenticate(control: &mut Control<'_>, user: &[u8], password: &[u8]) -> Resu
         control.host.report(Incident::WrongPassword(&connection.session.peer.address));
         let text = "invalid username-password pair or user is disabled.";
         return Err(Error::new(ErrorCode::WrongPass, text));
-    }
-    admit(control.connection, control.host)
+    };
+    admit(control.connection, control.host)?;
+    let session = &mut control.connection.session;
+    session.set_user(found, control.host);
+    session.seeks_keyspace = true;
+    control.host.note_client(&control.own_info());
+    Ok(())
+}
+
+fn note_wrong_password(control: &mut Control<'_>, user: &[u8]) {
+    let context =
+        if control.connection.session.in_transaction() { LogContext::Multi } else { LogContext::TopLevel };
+    let cause = ("auth", control.call.arguments.name().to_vec());
+    let entry = entry_of(control.connection, cause, user.to_vec(), context, control.now);
+    control.host.acl_log(&mut |log| log.note(entry.clone()));
 }
 
 /// The client has authenticated, or need not any longer.
@@ -148,7 +165,7 @@ pub(crate) fn admit(connection: &mut Connection, host: &mut dyn Host) -> Result<
 fn auth(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let call = control.call;
     let (user, password) = match call.len() {
-        2 if !control.host.authentication_required() => {
+        2 if default_user(control.host).needs_no_password => {
             return Err(Error::err(
                 "AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
@@ -183,7 +200,7 @@ fn echo(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
 }
 
 fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let (keyspace, database) = selected(&control.call, control.host)?;
+    let (keyspace, database) = selected(&control.call, &control.connection.session.user, control.host)?;
     control.may_track_in(keyspace)?;
     control.connection.session.select(keyspace, database);
     sink.simple("OK");
@@ -193,14 +210,19 @@ fn select(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Err
 /// The keyspace that a SELECT chooses, with its number.
 ///
 /// # Errors
-/// The number is none, or none that the configuration knows.
-pub(crate) fn selected(call: &Call<'_>, host: &mut dyn Host) -> Result<(KeyspaceId, u64), Error> {
+/// The number is none, or none that the configuration knows, or none that the user may choose.
+pub(crate) fn selected(
+    call: &Call<'_>,
+    user: &User,
+    host: &mut dyn Host,
+) -> Result<(KeyspaceId, u64), Error> {
     let number = call.integer(1)?;
     if i32::try_from(number).is_err() {
         let text = "value is out of range, value must between -2147483648 and 2147483647";
         return Err(Error::err(text));
     }
     let keyspace = u64::try_from(number).ok().and_then(|number| host.keyspace_of_number(number));
+    let keyspace = keyspace.filter(|keyspace| may_choose(user, *keyspace, host));
     let keyspace = keyspace.ok_or_else(|| Error::err("DB index is out of range"))?;
     Ok((keyspace, number as u64))
 }
@@ -318,12 +340,13 @@ fn client_kill(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
         sink.simple("OK");
         return Ok(());
     }
-    let filter = kill_filter(&call, control.connection.session.peer.client)?;
+    let filter = kill_filter(control)?;
     sink.integer(control.kill(&filter) as i64);
     Ok(())
 }
 
-fn kill_filter(call: &Call<'_>, own: u64) -> Result<ClientFilter, Error> {
+fn kill_filter(control: &Control<'_>) -> Result<ClientFilter, Error> {
+    let (call, own) = (control.call, control.connection.session.peer.client);
     let mut filter = ClientFilter { except: Some(own), ..ClientFilter::default() };
     let mut index = 2;
     while index + 1 < call.len() {
@@ -338,7 +361,9 @@ fn kill_filter(call: &Call<'_>, own: u64) -> Result<ClientFilter, Error> {
             () if call.is(index, "ADDR") => filter.address = Some(value.to_vec()),
             () if call.is(index, "LADDR") => filter.local_address = Some(value.to_vec()),
             () if call.is(index, "USER") => {
-                if value != b"default" {
+                let mut is_known = false;
+                control.host.users(&mut |users| is_known = users.get(value).is_some());
+                if !is_known {
                     return Err(Error::err(format!("No such user '{}'", lossy(value))));
                 }
                 filter.user = Some(value.to_vec());

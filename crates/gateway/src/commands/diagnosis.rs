@@ -234,7 +234,8 @@ fn stats(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Erro
     let mut found = Vec::new();
     control.host.memory(&mut |name, value| found.push((name.to_owned(), value)));
     let mut keyspaces = Vec::new();
-    control.host.memory_of_keyspaces(&mut |name, figures| {
+    let visible = &control.connection.session.user.keyspaces;
+    control.host.memory_of_keyspaces(visible, &mut |name, figures| {
         let figures: Vec<(String, u64)> =
             figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         keyspaces.push((name.to_owned(), figures));

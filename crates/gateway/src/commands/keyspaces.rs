@@ -1,5 +1,6 @@
 //! Commands about keyspaces: named sets of keys, each with a model and its options.
 
+use crate::acl::KeyspaceRules;
 use crate::control::Control;
 use crate::describe;
 use crate::flow::Flow;
@@ -7,6 +8,7 @@ use crate::host::{Administration, Host, KeyspaceOptions, Model};
 use crate::plan::Call;
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local, lossy};
+use resp::Arguments;
 use types::{Error, KeyspaceId, ReplySink};
 
 /// The longest name of a keyspace, in bytes.
@@ -50,19 +52,31 @@ fn use_keyspace(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
 /// There is none of that name.
 pub(crate) fn used(call: &Call<'_>, host: &mut dyn Host) -> Result<KeyspaceId, Error> {
     let name = call.bytes(2);
-    host.keyspace_of_name(name)
-        .ok_or_else(|| Error::err(format!("no keyspace '{}'; KEYSPACE LIST names them", lossy(name))))
+    host.keyspace_of_name(name).ok_or_else(|| missing(name))
+}
+
+/// What is said of a keyspace that does not exist, or that the user may not see.
+pub fn missing(name: &[u8]) -> Error {
+    Error::err(format!("no keyspace '{}'; KEYSPACE LIST names them", lossy(name)))
+}
+
+/// The keyspace that a command names.
+pub(crate) fn named<'a>(command: &Command, arguments: Arguments<'a>) -> Option<&'a [u8]> {
+    arguments.get(2).filter(|_| command.name.starts_with("keyspace|"))
 }
 
 /// What the host is asked to do.
 ///
 /// # Errors
 /// The name or an option is not well formed.
-pub(crate) fn administration<'a>(call: &Call<'a>) -> Result<Administration<'a>, Error> {
+pub(crate) fn administration<'a>(
+    call: &Call<'a>,
+    visible: &KeyspaceRules,
+) -> Result<Administration<'a>, Error> {
     Ok(match call.command.short_name() {
         "load" => return super::user_types::load(call),
         "save" => Administration::Save,
-        "list" => Administration::List,
+        "list" => Administration::List { visible: visible.clone() },
         "info" => Administration::Info { name: call.bytes(2) },
         "hotkeys" => hot_keys(call)?,
         "drop" => Administration::Drop { name: call.bytes(2) },

@@ -1,5 +1,6 @@
 //! The commands, a file per family: their entries in the table, and how each becomes a plan or a reply.
 
+mod acl;
 pub(crate) mod bits;
 pub(crate) mod branching;
 mod clients;

@@ -1,6 +1,7 @@
 //! Commands that give a value another key: RENAMENX and COPY; and MOVE and SWAPDB, which would leave the
 //! keyspace.
 
+use crate::acl::{User, may_choose};
 use crate::combine::no_such_key;
 use crate::control::Control;
 use crate::host::Host;
@@ -62,6 +63,7 @@ impl CopyOptions {
 /// There is no such keyspace, or it is another one.
 pub(crate) fn check_destination(
     call: &Call<'_>,
+    user: &User,
     host: &mut dyn Host,
     keyspace: KeyspaceId,
 ) -> Result<(), Error> {
@@ -72,7 +74,7 @@ pub(crate) fn check_destination(
     let Some(number) = CopyOptions::read(&Call { command, arguments, ..*call })?.database else {
         return Ok(());
     };
-    if keyspace_of(number, host)? == keyspace {
+    if keyspace_of(number, user, host)? == keyspace {
         return Ok(());
     }
     Err(cross_keyspace(
@@ -80,8 +82,9 @@ pub(crate) fn check_destination(
     ))
 }
 
-fn keyspace_of(number: i64, host: &mut dyn Host) -> Result<KeyspaceId, Error> {
+fn keyspace_of(number: i64, user: &User, host: &mut dyn Host) -> Result<KeyspaceId, Error> {
     let found = u64::try_from(number).ok().and_then(|number| host.keyspace_of_number(number));
+    let found = found.filter(|keyspace| may_choose(user, *keyspace, host));
     found.ok_or_else(|| Error::err("DB index is out of range"))
 }
 
@@ -92,7 +95,8 @@ fn cross_keyspace(text: &'static str) -> Error {
 /// MOVE, whose two keyspaces no transaction can have.
 pub(crate) fn move_away(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Error> {
     let number = control.call.integer(2)?;
-    if keyspace_of(number, control.host)? == control.connection.session.keyspace {
+    let session = &control.connection.session;
+    if keyspace_of(number, &session.user, control.host)? == session.keyspace {
         return Err(same_objects());
     }
     Err(cross_keyspace(
@@ -105,7 +109,8 @@ pub(crate) fn swap_databases(control: &mut Control<'_>, sink: &mut dyn ReplySink
     let number =
         |index, text: &'static str| parse_integer(control.call.bytes(index)).ok_or_else(|| Error::err(text));
     let (first, second) = (number(1, "invalid first DB index")?, number(2, "invalid second DB index")?);
-    if keyspace_of(first, control.host)? == keyspace_of(second, control.host)? {
+    let user = &control.connection.session.user;
+    if keyspace_of(first, user, control.host)? == keyspace_of(second, user, control.host)? {
         sink.simple("OK");
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Commands about the process and its command table.
 
+use super::acl::ENTRY as ACL;
 use super::configuration::ENTRY as CONFIG;
 use super::diagnosis::{LATENCY_ENTRY, MEMORY_ENTRY, SLOWLOG_ENTRY};
 use super::process::{
@@ -26,7 +27,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("swapdb", 3, WRITE | FAST, "4.0.0", "Refuses to swap two keyspaces: a transaction has one", Local(moving::swap_databases)),
     Command::new("info", -1, LOADING | STALE, "1.0.0", "Describes the process, section by section", Local(info)),
     Command::new("time", 1, LOADING | STALE | FAST, "2.6.0", "Tells the time: seconds since 1970 and microseconds", Local(time)),
-    ROLE, REPLICA_OF, SLAVE_OF, LAST_SAVE, SAVE, BACKGROUND_SAVE, BACKGROUND_REWRITE, SHUTDOWN, LOLWUT, MODULE, MONITOR, DEBUG, CONFIG, SLOWLOG_ENTRY, LATENCY_ENTRY, MEMORY_ENTRY,
+    ROLE, REPLICA_OF, SLAVE_OF, LAST_SAVE, SAVE, BACKGROUND_SAVE, BACKGROUND_REWRITE, SHUTDOWN, LOLWUT, MODULE, MONITOR, DEBUG, ACL, CONFIG, SLOWLOG_ENTRY, LATENCY_ENTRY, MEMORY_ENTRY,
     Command::new("command", -1, LOADING | STALE, "2.8.13", "Describes all commands", Local(all_commands)).containing(COMMAND),
 ];
 
@@ -45,7 +46,8 @@ fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
     let sections: Vec<String> =
         control.arguments().iter().skip(1).map(|name| table::lossy(name).to_ascii_lowercase()).collect();
     let mut text = String::new();
-    control.host.info(&sections, control.gateway.statistics(), &mut text);
+    let visible = &control.connection.session.user.keyspaces;
+    control.host.info(&sections, control.gateway.statistics(), visible, &mut text);
     sink.text(&text);
     Ok(())
 }

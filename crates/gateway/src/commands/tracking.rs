@@ -39,7 +39,10 @@ pub(super) fn track(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
     Ok(())
 }
 
-fn options(control: &Control<'_>) -> Result<(Tracking, Vec<Box<[u8]>>), Error> {
+/// The prefixes of keys that a client is told of.
+type Prefixes = Vec<Box<[u8]>>;
+
+fn options(control: &Control<'_>) -> Result<(Tracking, Prefixes), Error> {
     let call = control.call;
     let (mut wanted, mut prefixes, mut index) = (Tracking::default(), Vec::new(), 3);
     while index < call.len() {

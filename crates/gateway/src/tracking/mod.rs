@@ -65,7 +65,11 @@ impl Tracking {
 
     /// True if keys that the present command reads are remembered.
     fn remembers(&self) -> bool {
-        !self.broadcast && (!self.opt_in || self.given) && !(self.opt_out && self.given)
+        match (self.opt_in, self.opt_out) {
+            (true, _) => !self.broadcast && self.given,
+            (_, true) => !self.broadcast && !self.given,
+            _ => !self.broadcast,
+        }
     }
 
     /// True if a key has one of the prefixes.

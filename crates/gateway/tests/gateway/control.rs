@@ -86,7 +86,7 @@ fn lines_of_http_end_the_connection() {
 #[test]
 fn five_wrong_passwords_end_the_connection() {
     let mut harness = harness();
-    harness.host.password = Some("secret");
+    harness.host.set_password(Some("secret"));
     let replies = told(&mut harness, &"AUTH wrong\r\n".repeat(6));
     assert_eq!(replies.len(), 5);
     let connection = harness.connection("a");
@@ -161,15 +161,15 @@ fn the_process_is_asked_to_end_without_a_reply() {
 #[test]
 fn a_password_that_is_taken_away_lets_in_who_waits() {
     let mut harness = harness();
-    harness.host.password = Some("secret");
+    harness.host.set_password(Some("secret"));
     let refused = ["-NOAUTH Authentication required."];
     assert_eq!(told(&mut harness, "GET k\r\n"), refused);
-    harness.host.password = None;
+    harness.host.set_password(None);
     assert_eq!(told(&mut harness, "GET k\r\n"), ["nil"]);
-    harness.host.password = Some("another");
+    harness.host.set_password(Some("another"));
     assert_eq!(told(&mut harness, "GET k\r\n"), ["nil"], "who is in stays in");
     assert_eq!(render(&harness.ask("b", b"HELLO 3\r\n"))[0].split(' ').next(), Some("-NOAUTH"));
-    harness.host.password = None;
+    harness.host.set_password(None);
     assert!(!render(&harness.ask("b", b"HELLO 3\r\n"))[0].starts_with('-'));
     assert_eq!(render(&harness.ask("b", b"GET k\r\n")), ["nil"]);
 }

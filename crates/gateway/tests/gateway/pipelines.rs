@@ -111,7 +111,7 @@ fn a_full_output_stops_the_connection_until_it_is_sent() {
 #[test]
 fn nothing_happens_before_authentication() {
     let mut harness = harness();
-    harness.host.password = Some("secret");
+    harness.host.set_password(Some("secret"));
     let refused = "-NOAUTH Authentication required.";
     assert_eq!(render(&harness.send("a", b"GET k\r\nPING\r\nMULTI\r\n")), [refused; 3]);
     let output = harness.send("a", b"NOSUCH\r\nHELLO 2\r\nAUTH wrong\r\nAUTH secret\r\nGET k\r\n");
@@ -127,7 +127,7 @@ fn nothing_happens_before_authentication() {
 #[test]
 fn an_unauthenticated_client_may_send_short_commands_only() {
     let mut harness = harness();
-    harness.host.password = Some("secret");
+    harness.host.set_password(Some("secret"));
     let long = format!("*2\r\n$4\r\nECHO\r\n$100000\r\n{}\r\n", "x".repeat(100_000));
     let pipeline = format!("AUTH secret\r\n{long}");
     assert_eq!(render(&harness.send("a", pipeline.as_bytes())).len(), 2);

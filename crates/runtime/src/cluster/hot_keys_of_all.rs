@@ -119,9 +119,7 @@ impl Cluster {
     /// The keyspace of this name, if its transactions meet on keys.
     fn counting_keyspace(&self, name: &[u8]) -> Result<KeyspaceId, Error> {
         let text = String::from_utf8_lossy(name);
-        let id = self
-            .keyspace_of_name(name)
-            .ok_or_else(|| Error::err(format!("no such keyspace '{text}'; KEYSPACE LIST names them")))?;
+        let id = self.keyspace_of_name(name).ok_or_else(|| gateway::missing_keyspace(name))?;
         let kept = &self.keyspaces[usize::from(id.0)];
         if kept.hosted().is_some_and(|keyspace| keyspace.counts_meetings()) {
             return Ok(id);

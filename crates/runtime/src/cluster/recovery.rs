@@ -27,6 +27,7 @@ use crate::keyspace::Locals;
 use crate::options::Options;
 use crate::process::Process;
 use crate::solo;
+use crate::users::SharedUsers;
 use ::journal::{DirectoryId, Disk, Log, LogOptions, Piece, RealDisk};
 use mio::net::TcpListener;
 use protocol::Durability;
@@ -38,6 +39,7 @@ use types::{Incarnation, KeyspaceId, PartitionId, ProcessId, RegionId};
 
 /// Recovers the process that `options` tell of, which will listen to its peers, if it has any, through `listener`.
 pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result<Process, StartError> {
+    let users = SharedUsers::new(options.password.as_deref(), options.acl_file.clone())?;
     let disk = options.data.as_deref().map(OpenDisk::open).transpose()?;
     let last = disk.as_ref().map_or(Incarnation(0), |disk| disk.last);
     let incarnation = Incarnation(last.0 + 1).max(first_incarnation());
@@ -100,7 +102,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         clocks: Clocks::default(),
         addresses: Default::default(),
     };
-    let process = Process::new(options, journal, state);
+    let process = Process::new(options, users, journal, state);
     let now = process.now();
     let mut cluster = process.cluster.lock();
     unanswered(now, |turn| cluster.hosted_mut().for_each(|keyspace| keyspace.recovered(complete, turn)));

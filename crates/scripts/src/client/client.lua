@@ -402,11 +402,11 @@ local redis = {
     if select("#", ...) == 0 then
       fail_with("Please specify at least one argument for this redis lib call")
     end
-    local known = host.pcall("COMMAND", "INFO", (...))
-    if not known[1] then
+    local may = host.may(...)
+    if may == nil then
       fail_with("Invalid command passed to redis.acl_check_cmd()")
     end
-    return true
+    return may
   end,
   -- All that a script writes is replicated, or nothing.
   set_repl = function(...)

@@ -190,6 +190,8 @@ fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
     let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
     let protected_call = move |lua: &Lua, words| to_lua(lua, &asking, &ask(&asking, words)?, shown.get());
     define("pcall", lua.create_function(protected_call)?)?;
+    let asking = Rc::clone(meter);
+    define("may", lua.create_function(move |_, words| may(&asking, words))?)?;
     let set_version = move |_: &Lua, wanted| {
         version.set(wanted);
         Ok(())
@@ -223,6 +225,16 @@ fn ask(meter: &Meter, words: MultiValue) -> mlua::Result<ReplyBuf> {
             Ok(refusal)
         }
     }
+}
+
+/// Asks whether the user may execute a command; `None` if there is none.
+fn may(meter: &Meter, words: MultiValue) -> mlua::Result<Option<bool>> {
+    let Ok(command) = command(words) else { return Ok(None) };
+    let reply = meter.wait(Event::Checks(command))?.unwrap_or_default();
+    Ok(match reply.first() {
+        Some(Reply::Integer(may)) => Some(may == 1),
+        _ => None,
+    })
 }
 
 /// An error reply that `redis.call` raises, and the line of the call.

@@ -60,6 +60,7 @@ pub struct ServerSection {
     #[serde(skip_serializing, deserialize_with = "values::password")]
     pub password: Option<String>,
     pub password_file: Option<PathBuf>,
+    pub acl_file: Option<PathBuf>,
     /// Where the password was found.
     #[serde(skip)]
     pub password_origin: Option<String>,
@@ -115,6 +116,7 @@ impl Default for ServerSection {
             enable_debug_command: DebugCommand::No,
             password: None,
             password_file: None,
+            acl_file: None,
             password_origin: None,
         }
     }
@@ -204,6 +206,7 @@ impl Config {
             partitions: self.server.partitions,
             durability: self.storage.durability.into(),
             password: self.server.password.clone(),
+            acl_file: self.server.acl_file.clone(),
             protected_mode: self.server.protected_mode,
             debug_command: self.server.enable_debug_command.into(),
             config_file: self.file.clone(),

@@ -67,6 +67,7 @@ mod tests {
         enable_debug_command = "local"
         password = "se\"cret"
         password_file = "/etc/anabranch/password"
+        acl_file = "/etc/anabranch/users.acl"
         [storage]
         directory = "/var/lib/ana \"branch\""
         memory = true

@@ -2,9 +2,9 @@
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
-    Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, FunctionLibraries, Host,
-    Incident, Interest, KeyspaceOptions, LibraryChange, Model, News, Notifications, OutputLimit, Pause,
-    Safety, SlowCommand, Statistics, Waiters,
+    AclLog, Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, FunctionLibraries,
+    Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Model, News, Notifications,
+    OutputLimit, Pause, Safety, SlowCommand, Statistics, Users, Waiters, no_acl_file,
 };
 use protocol::{ContextAsk, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,11 @@ pub struct TestHost {
     keyspaces: BTreeMap<KeyspaceId, (String, Memory)>,
     next: u16,
     pub now_millis: u64,
-    pub password: Option<&'static str>,
+    pub users: RefCell<Users>,
+    pub users_version: u64,
+    pub acl_log: RefCell<AclLog>,
+    /// What the file of users holds; `None` without one.
+    pub acl_file: Option<Vec<u8>>,
     /// `Some` holds replies back.
     pub held: Option<Vec<(RequestId, ReplyBuf)>>,
     /// Every request, as the keyspace saw it.
@@ -67,7 +71,10 @@ impl TestHost {
             keyspaces: keyspaces.collect(),
             next: 16,
             now_millis: 1_700_000_000_000,
-            password: None,
+            users: RefCell::new(Users::new(None)),
+            users_version: 0,
+            acl_log: RefCell::default(),
+            acl_file: None,
             held: None,
             seen: Vec::new(),
             batches: Vec::new(),
@@ -90,6 +97,11 @@ impl TestHost {
             monitored: Vec::new(),
             functions: Arc::default(),
         }
+    }
+
+    /// What the user `default` must say to AUTH.
+    pub fn set_password(&mut self, password: Option<&str>) {
+        self.change_users(&mut |users| users.set_default_password(password));
     }
 
     /// What the next draws of a key come to, the next one last: see [`Memory::draws`].
@@ -216,9 +228,11 @@ impl Host for TestHost {
             }
             Administration::FlushLibraries => self.change(LibraryChange::Flush),
             Administration::LoadType { .. } => Err(Error::err("there is no sandbox")),
-            Administration::List => {
-                reply.array(self.keyspaces.len());
-                self.keyspaces.values().for_each(|(name, _)| reply.bulk(name.as_bytes()));
+            Administration::List { visible } => {
+                let names = self.keyspaces.values().map(|(name, _)| name.as_bytes());
+                let names: Vec<&[u8]> = names.filter(|name| visible.allows(name)).collect();
+                reply.array(names.len());
+                names.iter().for_each(|name| reply.bulk(name));
                 Ok(())
             }
             Administration::Locate { name, keys } => match self.find(name) {
@@ -286,15 +300,46 @@ impl Host for TestHost {
         }
     }
 
-    fn authentication_required(&self) -> bool {
-        self.password.is_some()
+    fn users(&self, look: &mut dyn FnMut(&Users)) {
+        look(&self.users.borrow());
     }
 
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
-        user == b"default" && self.password.is_none_or(|own| own.as_bytes() == password)
+    fn change_users(&mut self, change: &mut dyn FnMut(&mut Users)) {
+        change(&mut self.users.borrow_mut());
+        self.users_version += 1;
     }
 
-    fn info(&self, sections: &[String], own: &Statistics, out: &mut String) {
+    fn users_version(&self) -> u64 {
+        self.users_version
+    }
+
+    fn acl_log(&self, work: &mut dyn FnMut(&mut AclLog)) {
+        work(&mut self.acl_log.borrow_mut());
+    }
+
+    fn load_users(&mut self) -> Result<(), Error> {
+        let text = self.acl_file.clone().ok_or_else(no_acl_file)?;
+        let mut outcome = Ok(());
+        self.change_users(&mut |users| outcome = users.load(&text, "users.acl"));
+        outcome.map_err(Error::err)
+    }
+
+    fn save_users(&mut self) -> Result<(), Error> {
+        let text = self.users.borrow().file_text();
+        *self.acl_file.as_mut().ok_or_else(no_acl_file)? = text;
+        Ok(())
+    }
+
+    fn entropy(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        bytes.fill(0xa5);
+        Ok(())
+    }
+
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> Option<String> {
+        self.keyspaces.get(&keyspace).map(|(name, _)| name.clone())
+    }
+
+    fn info(&self, sections: &[String], own: &Statistics, _visible: &KeyspaceRules, out: &mut String) {
         if sections.is_empty() || sections.iter().any(|section| section == "server") {
             out.push_str("# Server\r\nredis_version:7.0.15\r\n");
         }
