@@ -620,7 +620,9 @@ impl<S: Stamp> History<S> {
 
     /// The bytes it occupies beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
-        (self.entries.capacity() + self.coming.capacity()) * size_of::<Entry<S>>() + self.heap_bytes
+        let of_groups = (self.greatest.capacity() + self.observed.capacity()) * size_of::<(u16, S)>();
+        let entries = (self.entries.capacity() + self.coming.capacity()) * size_of::<Entry<S>>();
+        entries + of_groups + self.heap_bytes
     }
 
     /// Panics unless the entries are in order and their sum is right.

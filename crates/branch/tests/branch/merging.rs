@@ -123,10 +123,9 @@ fn every_type_merges_by_its_rule() {
     });
     assert_eq!(merged(&[], &[more("a", 2.0)], &[more("a", 2.0)], Refuse), made_of(&[score("a", 4.0)]));
     refused(&[score("a", 1.0)], &[score("a", 2.0)], &[more("a", 3.0)]);
-    let (up, down) = (more("a", f64::INFINITY), more("a", f64::NEG_INFINITY));
-    let (up, down) = (std::slice::from_ref(&up), std::slice::from_ref(&down));
-    assert_eq!(merged(&[], up, down, Newest), made_of(down));
-    refused(&[], up, down);
+    let (up, down) = ([more("a", f64::INFINITY)], [more("a", f64::NEG_INFINITY)]);
+    assert_eq!(merged(&[], &up, &down, Newest), made_of(&down));
+    refused(&[], &up, &down);
     assert_eq!(merged(&[push("a")], &[push("x")], &[push("y")], Refuse), {
         made_of(&[push("a"), push("x"), push("y")])
     });
