@@ -263,7 +263,8 @@ const DIFFERENCES: &[&str] = &[
     "`SAVE`, `BGSAVE` and `BGREWRITEAOF` take a checkpoint; with `--memory` they are refused. `SHUTDOWN` waits for no replica; \
      `NOSAVE` gives up what no log holds. `DEBUG` has `SLEEP`, which holds up its own connection, and `ERROR`. `CLIENT REPLY` and \
      `DEBUG SLEEP` are refused inside of transactions. `REPLICAOF` accepts `NO ONE` and nothing else.",
-    "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0. In a \
+    "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0; `XREADGROUP` gets \
+     the error, as in 7.2. In a \
      cluster `CLIENT UNBLOCK` and `blocked_clients` know the clients of the asked process only. Who is served first, and what \
      that means in a cluster, says [blocking commands](../blocking.md).",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \

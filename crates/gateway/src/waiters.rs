@@ -18,7 +18,7 @@
 //!
 //! What other processes say is kept for a while only, and said again: a process that is gone is forgotten.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use types::{HashSeed, Instant, KeyspaceId, ProcessId, wire_enum, wire_struct};
 
@@ -32,6 +32,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 const TURN_TIME: Duration = Duration::from_secs(2);
 /// What another process has not repeated for so long is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(15);
+/// A line of at most so many is searched waiter by waiter.
+const FEW: usize = 8;
 /// At most so often others are told that this process's clients wait for a key, and for so long they believe it.
 const TELL_EVERY: Duration = Duration::from_millis(1500);
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -131,7 +133,9 @@ pub struct Waiters {
 /// The clients that wait for a key, in order.
 #[derive(Debug, Default)]
 struct Line {
-    order: BTreeMap<u64, Waiting>,
+    /// By their numbers, which rise.
+    order: VecDeque<Waiting>,
+    /// The numbers of all of them, once there are more than a few.
     numbers: BTreeMap<Waiter, u64>,
     next_number: u64,
     /// A write may be visible later than its signal comes, or signals may be lost.
@@ -146,6 +150,7 @@ struct Line {
 
 #[derive(Debug)]
 struct Waiting {
+    number: u64,
     waiter: Waiter,
     seen_at: Instant,
 }
@@ -225,7 +230,9 @@ impl Waiters {
     /// A waiter comes to the end of the line, or says again that it is there.
     pub(crate) fn enter(&mut self, place: &Place, waiter: Waiter, lags: bool, now: Instant) {
         if !self.lines.contains_key(place) {
-            self.lines.insert(place.clone(), Line { lags, pause: FIRST_PAUSE, ..Line::default() });
+            // Most lines have one waiter.
+            let order = VecDeque::with_capacity(1);
+            self.lines.insert(place.clone(), Line { order, lags, pause: FIRST_PAUSE, ..Line::default() });
             self.streams += usize::from(place.is_of_stream());
         }
         self.at(place, |line| line.enter(waiter, now));
@@ -323,13 +330,18 @@ impl Waiters {
 
 impl Line {
     fn enter(&mut self, waiter: Waiter, now: Instant) -> Option<Waiter> {
-        if let Some(waiting) = self.numbers.get(&waiter).and_then(|number| self.order.get_mut(number)) {
-            waiting.seen_at = now;
+        if let Some(at) = self.position(waiter) {
+            self.order[at].seen_at = now;
             return None;
         }
-        self.numbers.insert(waiter, self.next_number);
-        self.order.insert(self.next_number, Waiting { waiter, seen_at: now });
+        let number = self.next_number;
         self.next_number += 1;
+        self.order.push_back(Waiting { number, waiter, seen_at: now });
+        if !self.numbers.is_empty() {
+            self.numbers.insert(waiter, number);
+        } else if self.order.len() > FEW {
+            self.numbers = self.order.iter().map(|waiting| (waiting.waiter, waiting.number)).collect();
+        }
         if self.order.len() > 1 {
             return None;
         }
@@ -368,7 +380,9 @@ impl Line {
     }
 
     fn leave(&mut self, waiter: Waiter, served: bool, now: Instant) -> Option<Waiter> {
-        self.order.remove(&self.numbers.remove(&waiter)?);
+        let at = self.position(waiter)?;
+        self.order.remove(at);
+        self.numbers.remove(&waiter);
         if served {
             self.owed = self.owed.saturating_sub(1);
         }
@@ -382,7 +396,7 @@ impl Line {
 
     /// Gives the turn to the first waiter.
     fn give(&mut self, now: Instant) -> Option<Waiter> {
-        let waiter = self.order.first_key_value()?.1.waiter;
+        let waiter = self.order.front()?.waiter;
         self.try_at = None;
         self.turn = Some(Given { waiter, at: now, is_stale: false });
         Some(waiter)
@@ -416,13 +430,23 @@ impl Line {
     }
 
     fn forget(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
-        let gone: Vec<u64> =
-            self.order.iter().filter(|(_, waiting)| is_gone(waiting)).map(|(number, _)| *number).collect();
-        for number in gone {
-            if let Some(waiting) = self.order.remove(&number) {
-                self.numbers.remove(&waiting.waiter);
+        let numbers = &mut self.numbers;
+        self.order.retain(|waiting| {
+            let is_gone = is_gone(waiting);
+            if is_gone {
+                numbers.remove(&waiting.waiter);
             }
+            !is_gone
+        });
+    }
+
+    /// Where a waiter stands.
+    fn position(&self, waiter: Waiter) -> Option<usize> {
+        if self.numbers.is_empty() {
+            return self.order.iter().position(|waiting| waiting.waiter == waiter);
         }
+        let number = self.numbers.get(&waiter)?;
+        self.order.binary_search_by_key(number, |waiting| waiting.number).ok()
     }
 }
 
