@@ -29,7 +29,8 @@ MISSING = {
     "pubsub": set(),
     "module": {"load", "loadex", "unload"},
     "slowlog": set(),
-    "script": {"debug", "kill"},
+    "function": set(),
+    "script": {"debug"},
     "xgroup": set(),
     "xinfo": set(),
 }
@@ -38,6 +39,8 @@ ADDED = {"client": {"setinfo", "no-touch"}, "debug": {"error", "sleep", "help"}}
 LATER = {"hscan": {"arguments"}} | dict.fromkeys(["zrank", "zrevrank"], {"arity", "arguments", "history"})
 # Scripts may call them since 7.2.
 LATER |= dict.fromkeys(["blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "bzpopmax"], {"flags"})
+# Refused inside MULTI; one process tells all others, so clients need not send them to each.
+LATER |= dict.fromkeys([f"function|{name}" for name in ("delete", "flush", "load", "restore")], {"flags", "tips"})
 # Ours alone, or of Redis after 7.0; the commands of types that Redis does not have are named with a dot.
 OURS_ALONE = {"at", "blind", "branch", "conflicts", "context", "keyspace", "merge", "session", "txn", "types", "waitaof"}
 # Of later versions of Redis.
