@@ -39,7 +39,10 @@ pub(super) fn track(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
     Ok(())
 }
 
-fn options(control: &Control<'_>) -> Result<(Tracking, Vec<Box<[u8]>>), Error> {
+/// Prefixes of keys.
+type Prefixes = Vec<Box<[u8]>>;
+
+fn options(control: &Control<'_>) -> Result<(Tracking, Prefixes), Error> {
     let call = control.call;
     let (mut wanted, mut prefixes, mut index) = (Tracking::default(), Vec::new(), 3);
     while index < call.len() {
@@ -207,7 +210,7 @@ impl Gateway {
         &mut self,
         connection: &mut Connection,
         wanted: Tracking,
-        mut prefixes: Vec<Box<[u8]>>,
+        mut prefixes: Prefixes,
         host: &mut dyn Host,
     ) {
         let before = connection.session.tracking.take().map(|before| before.prefixes).unwrap_or_default();

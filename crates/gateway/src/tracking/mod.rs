@@ -65,7 +65,12 @@ impl Tracking {
 
     /// True if keys that the present command reads are remembered.
     fn remembers(&self) -> bool {
-        !self.broadcast && (!self.opt_in || self.given) && !(self.opt_out && self.given)
+        match (self.broadcast, self.opt_in, self.opt_out) {
+            (true, ..) => false,
+            (false, true, _) => self.given,
+            (false, false, true) => !self.given,
+            (false, false, false) => true,
+        }
     }
 
     /// True if a key has one of the prefixes.
