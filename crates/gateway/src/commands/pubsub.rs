@@ -86,6 +86,8 @@ fn subscribe(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), 
         control.gateway.subscribe(control.connection, topic, name, control.host);
         confirm(control, topic, Some(name), sink);
     }
+    // Who asks for clients from now on is to find the subscriber.
+    control.host.note_client(&control.own_info());
     Ok(())
 }
 
@@ -105,6 +107,7 @@ fn unsubscribe(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<()
         control.gateway.unsubscribe(control.connection, topic, name, control.host);
         confirm(control, topic, Some(name), sink);
     }
+    control.host.note_client(&control.own_info());
     Ok(())
 }
 

@@ -39,7 +39,7 @@ pub(super) fn track(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
     Ok(())
 }
 
-/// The prefixes of keys that a client is told of.
+/// Prefixes of keys.
 type Prefixes = Vec<Box<[u8]>>;
 
 fn options(control: &Control<'_>) -> Result<(Tracking, Prefixes), Error> {
@@ -210,7 +210,7 @@ impl Gateway {
         &mut self,
         connection: &mut Connection,
         wanted: Tracking,
-        mut prefixes: Vec<Box<[u8]>>,
+        mut prefixes: Prefixes,
         host: &mut dyn Host,
     ) {
         let before = connection.session.tracking.take().map(|before| before.prefixes).unwrap_or_default();

@@ -65,10 +65,11 @@ impl Tracking {
 
     /// True if keys that the present command reads are remembered.
     fn remembers(&self) -> bool {
-        match (self.opt_in, self.opt_out) {
-            (true, _) => !self.broadcast && self.given,
-            (_, true) => !self.broadcast && !self.given,
-            _ => !self.broadcast,
+        match (self.broadcast, self.opt_in, self.opt_out) {
+            (true, ..) => false,
+            (false, true, _) => self.given,
+            (false, false, true) => !self.given,
+            (false, false, false) => true,
         }
     }
 
