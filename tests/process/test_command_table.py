@@ -13,6 +13,7 @@ INTENDED = {
     "subcommands": NO_SUCH,
 }
 MISSING = {
+    "acl": set(),
     "client": set(),
     # Nobody assigns slots here, no process is another one's replica, and nothing of it is in a file.
     "cluster": {
