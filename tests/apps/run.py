@@ -17,12 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PAGE = ROOT / "docs/reference/applications.md"
 sys.path.insert(0, str(HERE.parent / "process"))
 
+import languages  # noqa: E402
 from harness import Anabranch, Redis  # noqa: E402
 
 # Both servers are told to let tests fake errors.
@@ -43,6 +45,10 @@ class Suite:
     parts: list[list[str]]
     arguments: list[str]
     differences: Path
+    # What runs it, where that is not pytest: see `languages`.
+    runner: Any = None
+    # What starts our server and theirs, where these are not single processes.
+    servers: tuple | None = None
 
     def known(self) -> dict[str, str]:
         """The tests that may differ, parameters left out, each with its reason."""
@@ -76,6 +82,8 @@ def suites(source: Path) -> list[Suite]:
 
 def run_part(suite: Suite, tests: list[str], server: Redis | Anabranch, protocol: int) -> dict[str, str]:
     """What became of each test."""
+    if suite.runner:
+        return suite.runner.run(tests, server, protocol)
     url = f"redis://127.0.0.1:{server.port}/0"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "outcomes.json"
@@ -119,18 +127,19 @@ class Outcome:
 
 def compare(suite: Suite, protocol: int, pool: ThreadPoolExecutor) -> Outcome:
     """Runs the suite at both servers."""
-    runs = [(part, pool.submit(run_at, suite, part, ours, protocol), pool.submit(run_at, suite, part, theirs, protocol)) for part in suite.parts]
+    mine, others = suite.servers or (ours, theirs)
+    runs = [(part, pool.submit(run_at, suite, part, mine, protocol), pool.submit(run_at, suite, part, others, protocol)) for part in suite.parts]
     here, there = {}, {}
-    for _, mine, other in runs:
-        here.update(mine.result())
-        there.update(other.result())
+    for _, run_here, run_there in runs:
+        here.update(run_here.result())
+        there.update(run_there.result())
     passed = {test for test, outcome in there.items() if outcome == "passed"}
     failed = {test: here.get(test, "not run") for test in passed if here.get(test) != "passed"}
     known = suite.known()
     unknown = [test for test in failed if bare(test) not in known]
     if 0 < len(unknown) <= MOST_REPEATED:
         print(f"{suite.name}: repeats {len(unknown)} tests that failed on ours only")
-        again = pool.submit(run_at, suite, unknown, ours, protocol).result()
+        again = pool.submit(run_at, suite, unknown, mine, protocol).result()
         failed = {test: why for test, why in failed.items() if again.get(test) != "passed"}
     return Outcome(suite, protocol, passed, failed)
 
@@ -202,14 +211,19 @@ def without_counts(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--redis-py", type=Path, required=True, help="the folder of redis-py's source distribution")
+    parser.add_argument("--only", default="", help="a part of the names of the suites to run; the page is not looked at then")
     parser.add_argument("--protocols", type=int, nargs="+", default=[2], help="versions of the protocol to speak")
     options = parser.parse_args()
     began = time.monotonic()
+    all_suites = [*suites(options.redis_py.resolve()), *languages.suites(Suite, whole=len(options.protocols) > 1)]
+    chosen = [suite for suite in all_suites if options.only in suite.name]
     with ThreadPoolExecutor(8) as pool:
-        found = [[compare(suite, protocol, pool) for protocol in options.protocols] for suite in suites(options.redis_py.resolve())]
+        found = [[compare(suite, protocol, pool) for protocol in options.protocols] for suite in chosen]
     fine = all([judge(outcomes) for outcomes in found])
     text = page([outcome for outcomes in found for outcome in outcomes if outcome.protocol == 2])
-    if "UPDATE_DOCS" in os.environ:
+    if options.only:
+        print(text)
+    elif "UPDATE_DOCS" in os.environ:
         PAGE.write_text(text)
     elif without_counts(PAGE.read_text()) != without_counts(text):
         fine = False
