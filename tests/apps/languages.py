@@ -265,6 +265,26 @@ def our_cluster():
 CLUSTERS = (our_cluster, RedisCluster)
 
 
+@dataclass
+class KilledProcess:
+    """BullMQ at all processes of a cluster whose default keyspace has three strict replicas, while one is killed. What
+    it promises is that a job is done at least once: none may be lost, or fail."""
+
+    jobs: int
+
+    def run(self, tests: list[str], server, protocol: int) -> dict[str, str]:
+        command = [tool("node"), "replicas.mjs", f"killed-{os.getpid()}", str(self.jobs), *map(str, ports(server))]
+        last = ""
+        with subprocess.Popen(command, cwd=node_modules(), stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if line.startswith("killed?") and isinstance(server, Cluster):
+                    server.do(f"kill {next(iter(server)).name}")
+                last = line
+        told = json.loads(last)
+        is_right = (told["done"], told["completed"], told["failed"]) == (self.jobs, self.jobs, 0)
+        return {"bullmq:_no_job_is_lost": "passed" if is_right else f"failed: {last.strip()}"}
+
+
 # --- The suites
 
 
@@ -295,6 +315,11 @@ def suites(suite, whole: bool) -> list:
     found = [
         node_suite("JavaScript", "uses of " + ", ".join(f"{name} {of}" for name, of in of_node.items()), "*.test.mjs"),
         node_suite("JavaScript on a cluster", f"three processes: ioredis {of_node['ioredis']}, redis {of_node['redis']}", "*.cluster.mjs", CLUSTERS),
+        suite(
+            "BullMQ and a killed process",
+            f"three strict replicas, against one redis-server that lives: bullmq {of_node['bullmq']}",
+            HERE / "node", [everything], [], HERE / "node/killed_differences.txt", KilledProcess(60), (our_cluster, Redis),
+        ),
         go_suite(f"go-redis {of_go['go-redis']}", "its own tests, without those of sentinels, rings, clusters and modules", GoRedis(GO_REDIS, []), [[commands]]),
         go_suite(f"asynq {of_go['asynq']}", "its own tests of what it keeps", Go(f"{ASYNQ}/internal/rdb", asynq_flags), [everything]),
         go_suite(
