@@ -24,6 +24,7 @@ ROOT = HERE.parents[1]
 PAGE = ROOT / "docs/reference/applications.md"
 sys.path.insert(0, str(HERE.parent / "process"))
 
+import languages  # noqa: E402
 from harness import Anabranch, Redis  # noqa: E402
 from suites import STAND_INS, Suite, suites  # noqa: E402
 
@@ -41,6 +42,8 @@ MOST_REPEATED = 20
 
 def run_part(suite: Suite, tests: list[str], server: Redis | Anabranch, protocol: int) -> dict[str, str]:
     """What became of each test."""
+    if suite.runner:
+        return suite.runner.run(tests, server, protocol)
     url = f"redis://127.0.0.1:{server.port}/0"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "outcomes.json"
@@ -112,7 +115,7 @@ class Outcome:
 
 def begin(suite: Suite, protocol: int, pool: ThreadPoolExecutor) -> list[tuple[Future, ...]]:
     """Has the suite's parts run at both servers, or at ours only."""
-    servers = [ours] if suite.alone else [ours, theirs]
+    servers = [ours] if suite.alone else suite.servers or (ours, theirs)
     return [tuple(pool.submit(run_at, suite, part, start, protocol) for start in servers) for part in suite.parts]
 
 
@@ -130,7 +133,7 @@ def compare(suite: Suite, protocol: int, runs: list[tuple[Future, ...]], pool: T
     unknown = [test for test in failed if bare(test) not in known]
     if 0 < len(unknown) <= MOST_REPEATED:
         print(f"{suite.name}: repeats {len(unknown)} tests that failed on ours only")
-        again = pool.submit(run_at, suite, unknown, ours, protocol).result()
+        again = pool.submit(run_at, suite, unknown, mine, protocol).result()
         failed = {test: why for test, why in failed.items() if again.get(test) != "passed"}
     return Outcome(suite, protocol, passed, failed)
 
@@ -215,7 +218,8 @@ def main() -> int:
     if "UPDATE_DOCS" in os.environ and not options.only:
         options.long = True
     began = time.monotonic()
-    chosen = [suite for suite in suites(options.sources.resolve()) if options.long or not suite.long]
+    all_suites = [*suites(options.sources.resolve()), *languages.suites(whole=options.long)]
+    chosen = [suite for suite in all_suites if options.long or not suite.long]
     if options.only:
         chosen = [suite for suite in chosen if suite.name.startswith(tuple(options.only))]
     with ThreadPoolExecutor(PARALLEL_RUNS) as pool:

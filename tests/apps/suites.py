@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # Where what other projects' tests need beside a server of Redis is replaced.
@@ -27,10 +28,16 @@ class Suite:
     alone: bool = False
     # Whether only the whole form runs it.
     long: bool = False
+    # What runs it, where that is not pytest: see `languages`.
+    runner: Any = None
+    # What starts our server and theirs, where these are not single processes.
+    servers: tuple | None = None
+    # Where the file of differences lies.
+    home: Path = HERE
 
     @property
     def differences(self) -> Path:
-        return HERE / f"{self.name.split()[0].replace('-', '_').lower()}_differences.txt"
+        return self.home / f"{self.name.split()[0].replace('-', '_').lower()}_differences.txt"
 
     def known(self) -> dict[str, str]:
         """The tests that may differ, parameters left out, each with its reason."""

@@ -118,6 +118,7 @@ fn memory(process: &Process, out: &mut String) {
     line(out, format_args!("used_memory_rss:{resident}\r\nused_memory_rss_human:{}", human_bytes(resident)));
     let peak = peak_bytes().max(resident);
     line(out, format_args!("used_memory_peak:{peak}\r\nused_memory_peak_human:{}", human_bytes(peak)));
+    line(out, format_args!("used_memory_peak_perc:{:.2}%", resident as f64 * 100.0 / peak.max(1) as f64));
     line(out, format_args!("used_memory_dataset:{data}\r\nused_memory_histories:{}", used.retained));
     line(out, format_args!("maxmemory:{limit}\r\nmaxmemory_human:{}", human_bytes(limit)));
     line(out, format_args!("maxmemory_policy:{}", memory.policy_name()));

@@ -3,6 +3,7 @@
 use super::connection::REDIS_VERSION;
 use crate::control::Control;
 use crate::describe;
+use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
 use crate::session::{Activity, Hold};
 use crate::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE};
@@ -159,5 +160,16 @@ fn sleep(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Err
     let micros = (seconds * 1e6).clamp(0.0, LONGEST_MICROS) as u64;
     let until = types::Instant(control.now.instant.0.saturating_add(micros));
     control.connection.activity = Activity::Held { until, hold: Hold::Sleep };
+    // As if the whole server slept: tests of clients make slow commands of it.
+    let session = &control.connection.session;
+    control.host.note_slow(SlowCommand {
+        number: 0,
+        at_seconds: (control.now.wall.as_millis() + micros / 1000) / 1000,
+        micros,
+        words: (0..3).map(|index| control.call.bytes(index).to_vec()).collect(),
+        address: session.peer.address.clone(),
+        name: session.name.clone(),
+        is_fast: false,
+    });
     Ok(())
 }
