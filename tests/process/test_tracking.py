@@ -226,19 +226,6 @@ def test_keys_and_fields_that_expire_are_told(workers):
     cacher.loses(b"later", 5)
 
 
-def test_evicted_keys_are_told(workers):
-    client = workers.raw()
-    assert client.call("KEYSPACE", "CREATE", "cache", "MODEL", "strict", "EVICTION", "allkeys-lru", "MAXMEMORY", "2mb").text == b"OK"
-    cacher = Cacher(workers.raw(), keyspace="cache")
-    client.call("KEYSPACE", "USE", "cache")
-    client.call("SET", "first", "1")
-    assert cacher.get(b"first") == b"1"
-    for number in range(4000):
-        client.call("SET", f"other:{number}", "x" * 1000)
-    wait_until(lambda: client.call("EXISTS", "first").text == b"0", timeout=20)
-    cacher.loses(b"first", 5)
-
-
 def test_the_table_is_bounded(workers):
     client, cacher = workers.raw(), Cacher(workers.raw())
     client.call("CONFIG", "SET", "tracking-table-max-keys", "100")
