@@ -274,8 +274,9 @@ const DIFFERENCES: &[&str] = &[
      region that it is connected to. `INFO` says `cluster_enabled:0` all the same, since no rule of Redis Cluster holds here. A \
      process by itself replies to them as a Redis without cluster support.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
-     of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes, so \
-     `SCRIPT KILL` is not needed; after 200 million instructions, or 10 s of computing, it fails. It may use any keys of its keyspace, \
+     of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes; \
+     after 200 million instructions, or 10 s of computing, it fails. `SCRIPT KILL` and `FUNCTION KILL` end what has run for \
+     longer than `busy-reply-threshold`. It may use any keys of its keyspace, \
      declared or not. Scripts run Lua 5.1, as in Redis. See [scripts](../scripts.md).",
 ];
 
