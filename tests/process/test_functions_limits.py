@@ -48,9 +48,10 @@ def test_processes_that_change_libraries_at_once_wait_for_each_other():
     failed = []
 
     def load(client, name):
+        text = f"#!lua name={name}\nredis.register_function('{name}', function() end)"
         for _ in range(10):
             try:
-                client.function_load(f"#!lua name={name}\nredis.register_function('{name}', function() end)", replace=True)
+                client.function_load(text, replace=True)
                 client.function_delete(name)
             except redis.RedisError as error:
                 failed.append(error)
