@@ -24,16 +24,16 @@ use crate::news::{Audience, LineNews, News};
 use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::{Activity, Connection, Mode};
-use crate::waiters::{Place, Sought, Turn, UNTIL_NOTHING, Waiter, Waiters};
+use crate::waiters::{ATTEMPTS_PER_SECOND, Place, Sought, Turn, UNTIL_NOTHING, Waiter, Waiters};
 use datatypes::{Operation, key, list, register, scored_set, stream};
 use protocol::{Request, Step};
 use std::mem;
 use std::time::Duration;
 use types::{Error, ErrorCode, Instant, KeyspaceId, ProcessId, Reply, ReplyBuf, ReplySink};
 
-/// How often a blocked client of a cluster attempts on its own; so many of a gateway share that many attempts a second.
+/// How often a blocked client of a cluster, or one that awaits entries of streams, attempts on its own;
+/// [`ATTEMPTS_PER_SECOND`] for those of a gateway.
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
-const ATTEMPTS_PER_SECOND: u64 = 500;
 /// It says more often than that that it waits.
 const LATEST_REFRESH: Duration = Duration::from_secs(4);
 /// How soon an attempt that failed is made again where no other turn comes.
@@ -379,19 +379,22 @@ impl<H: Host> Engine<'_, H> {
             self.tell_line(place, *home, LineNews::Enter { worker: waiter.worker, client: waiter.client });
         }
         blocked.lines = lines;
-        if lags {
+        if lags || blocked.awaits_entries() {
             let sharing = self.gateway.blocked.len() as u64 / ATTEMPTS_PER_SECOND;
             let every = ATTEMPT_EVERY * u32::try_from(sharing.max(1)).unwrap_or(u32::MAX);
             // Not all at once.
             let share = self.gateway.config.hash_seed.hash(&waiter.client.to_le_bytes()).0 % 1000;
             let factor = 0.5 + share as f64 / 1000.0;
+            if !lags {
+                // A stream may have gone while nobody was to be told of that, and nobody tells that one has expired.
+                let pause = if is_new { ATTEMPT_AGAIN_AFTER } else { every.mul_f64(factor) };
+                blocked.refresh_at = Some(now + pause);
+                return;
+            }
             blocked.refresh_at = Some(now + every.min(LATEST_REFRESH).mul_f64(factor));
             if is_new || blocked.attempt_at <= now {
                 blocked.attempt_at = now + every.mul_f64(factor);
             }
-        } else if is_new && blocked.awaits_entries() {
-            // A stream may have gone while nobody was to be told of that.
-            blocked.refresh_at = Some(now + ATTEMPT_AGAIN_AFTER);
         }
     }
 

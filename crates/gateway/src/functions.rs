@@ -98,8 +98,10 @@ pub enum LibraryChange {
     Restore(Vec<FunctionLibrary>, RestorePolicy),
 }
 
-/// How many bytes of sources are kept at most.
+/// How many bytes are kept at most of sources and of what functions say of themselves.
 pub const MAX_FUNCTION_BYTES: usize = 4 << 20;
+/// What a function takes beside its name and description, in bytes.
+const FUNCTION_BYTES: usize = 64;
 
 impl FunctionLibraries {
     /// Those libraries; their names and those of their functions are known to be unique.
@@ -149,15 +151,11 @@ impl FunctionLibraries {
                 if replace {
                     next.0.remove(&library.name);
                 }
-                next.check_new(&library.name)?;
                 next.add(library)?;
             }
             LibraryChange::Restore(libraries, policy) => {
                 let mut restored = FunctionLibraries::default();
-                for library in libraries {
-                    restored.check_new(&library.name)?;
-                    restored.add(library)?;
-                }
+                libraries.into_iter().try_for_each(|library| restored.add(library))?;
                 if policy == RestorePolicy::Flush {
                     next.0.clear();
                 }
@@ -166,19 +164,12 @@ impl FunctionLibraries {
                         return Err(Error::err(format!("Library {name} already exists")));
                     }
                 }
-                for library in restored.0.into_values() {
-                    next.add(Arc::unwrap_or_clone(library))?;
-                }
+                next.0.extend(restored.0);
             }
         }
-        let bytes: usize = next.0.values().map(|library| library.source.len()).sum();
-        match bytes > MAX_FUNCTION_BYTES {
-            true => Err(Error::err(format!(
-                "the libraries of functions would have {bytes} bytes, and there is room for {MAX_FUNCTION_BYTES}; \
-                 FUNCTION DELETE makes room"
-            ))),
-            false => Ok(next),
-        }
+        check_room(next.0.values().map(|library| library.bytes()).sum())?;
+        next.check_functions()?;
+        Ok(next)
     }
 
     /// Fails if there is a library of this name.
@@ -190,12 +181,46 @@ impl FunctionLibraries {
     }
 
     fn add(&mut self, library: FunctionLibrary) -> Result<(), Error> {
-        let taken = |function: &&Function| self.function(function.name.as_bytes()).is_some();
-        if let Some(function) = library.functions.iter().find(taken) {
-            return Err(Error::err(format!("Function {} already exists", function.name)));
-        }
+        self.check_new(&library.name)?;
         self.0.insert(library.name.clone(), Arc::new(library));
         Ok(())
+    }
+
+    /// Fails if two libraries have a function of one name: its case does not matter.
+    fn check_functions(&self) -> Result<(), Error> {
+        let mut owners = BTreeMap::new();
+        for library in self.0.values() {
+            for function in &library.functions {
+                let owner = owners.entry(function.name.to_ascii_lowercase()).or_insert(&library.name);
+                if *owner != &library.name {
+                    return Err(Error::err(format!("Function {} already exists", function.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FunctionLibrary {
+    /// How much of [`MAX_FUNCTION_BYTES`] it takes.
+    fn bytes(&self) -> usize {
+        let described = |function: &Function| function.description.as_ref().map_or(0, Vec::len);
+        let of_function = |function: &Function| FUNCTION_BYTES + function.name.len() + described(function);
+        self.name.len() + self.source.len() + self.functions.iter().map(of_function).sum::<usize>()
+    }
+}
+
+/// Fails if libraries of so many bytes are more than is kept.
+///
+/// # Errors
+/// Says how many are kept.
+pub fn check_room(bytes: usize) -> Result<(), Error> {
+    match bytes > MAX_FUNCTION_BYTES {
+        true => Err(Error::err(format!(
+            "the libraries of functions would take {bytes} bytes, and there is room for {MAX_FUNCTION_BYTES}: their texts, and \
+             {FUNCTION_BYTES} bytes, name and description of each function; FUNCTION DELETE makes room"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -60,7 +60,7 @@ pub use describe::command_table_markdown;
 pub use diagnostics::{Diagnostics, SlowCommand};
 pub use functions::{
     Function, FunctionLibraries, FunctionLibrary, LibraryChange, MAX_FUNCTION_BYTES, RestorePolicy,
-    ScriptFlags, WRONG_NAME, function_name, library_name,
+    ScriptFlags, WRONG_NAME, check_room, function_name, library_name,
 };
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{

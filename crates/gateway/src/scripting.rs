@@ -1,15 +1,16 @@
 //! A script of a client at work: one command that asks for others, inside a transaction.
 
+use crate::commands::streams;
 use crate::commands::transactions::behind_prefix;
 use crate::engine::Engine;
 use crate::exec::Queued;
 use crate::functions::ScriptFlags;
 use crate::host::Host;
 use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
-use crate::plan::{Call, Plan};
+use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
-use crate::table::flag::{BLOCKING, DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
+use crate::table::flag::{DENYOOM, MAY_REPLICATE, NO_MULTI, NOSCRIPT, WRITE};
 use crate::table::{self, Command, Handler};
 use resp::Arguments;
 use types::{Error, ErrorCode, ReplyBuf, ReplySink};
@@ -163,8 +164,8 @@ impl<H: Host> Engine<'_, H> {
                 if !wrote && command.is(DENYOOM) && !running.allows_oom {
                     may = may.and_then(|()| self.check_memory(command, arguments));
                 }
-                let read = may.and_then(|()| self.read_queued(arguments));
-                (read.and_then(|read| refuse_block(command, arguments.name(), read)), command.is(WRITE))
+                let may = may.and_then(|()| refuse_block(&self.call(command, arguments)));
+                (may.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
             }
             Err(error) => (Err(error), false),
         }
@@ -203,15 +204,13 @@ fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, 
 }
 
 /// Refuses what Redis refuses: a stream is read without `BLOCK` there. The others of the blocking commands only do not wait.
-fn refuse_block<'a>(command: &Command, name: &[u8], read: Queued<'a>) -> Result<Queued<'a>, Error> {
-    match &read {
-        Queued::Plan(Plan::Dialogue(dialogue))
-            if command.is(BLOCKING) && command.name.starts_with('x') && dialogue.may_wait() =>
-        {
-            let name = table::lossy(name);
+fn refuse_block(call: &Call<'_>) -> Result<(), Error> {
+    match streams::has_block(call) {
+        true => {
+            let name = table::lossy(call.arguments.name());
             Err(Error::err(format!("{name} command is not allowed with BLOCK option from scripts")))
         }
-        _ => Ok(read),
+        false => Ok(()),
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) const UNTIL_NOTHING: u64 = u64::MAX >> 1;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// How often the first of a line that lags has a turn without a signal.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// So many clients that wait, or lines, share that many attempts a second that nothing was signalled for.
+pub(crate) const ATTEMPTS_PER_SECOND: u64 = 500;
 /// A waiter of another process that keeps the turn for so long is forgotten, with all that its process has not repeated since.
 const TURN_TIME: Duration = Duration::from_secs(2);
 /// What another process has not repeated for so long is forgotten.
@@ -253,7 +255,10 @@ impl Waiters {
 
     /// A waiter has found nothing, and waits on.
     pub(crate) fn missed(&mut self, place: &Place, waiter: Waiter, now: Instant) {
-        self.at(place, |line| line.missed(waiter, now));
+        // All lines together have so many turns a second without a signal.
+        let lines = u32::try_from(self.lines.len() as u64 / ATTEMPTS_PER_SECOND).unwrap_or(u32::MAX);
+        let last_pause = LAST_PAUSE * lines.saturating_add(1);
+        self.at(place, |line| line.missed(waiter, last_pause, now));
     }
 
     /// A waiter goes; `served` tells whether it has taken something from here.
@@ -361,7 +366,7 @@ impl Line {
         }
     }
 
-    fn missed(&mut self, waiter: Waiter, now: Instant) -> Option<Waiter> {
+    fn missed(&mut self, waiter: Waiter, last_pause: Duration, now: Instant) -> Option<Waiter> {
         let given = self.turn.take_if(|given| given.waiter == waiter)?;
         if given.is_stale {
             return self.give(now);
@@ -370,10 +375,10 @@ impl Line {
             self.owed = 0;
             return None;
         }
-        let pause = if self.owed > 0 { self.pause } else { LAST_PAUSE };
-        if pause >= LAST_PAUSE {
+        if self.pause >= LAST_PAUSE {
             self.owed = 0;
         }
+        let pause = if self.owed > 0 { self.pause } else { last_pause };
         self.pause = (pause * 4).min(LAST_PAUSE);
         self.try_at = Some(now + pause);
         None

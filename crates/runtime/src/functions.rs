@@ -3,10 +3,14 @@
 
 use crate::hex;
 use crate::process::{Process, WorkerHandle};
-use gateway::{Function, FunctionLibraries, FunctionLibrary, LibraryChange, RestorePolicy, ScriptFlags};
+use gateway::{
+    Function, FunctionLibraries, FunctionLibrary, LibraryChange, RestorePolicy, ScriptFlags, check_room,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::{Duration, Instant};
 use types::{Error, ErrorCode, ReplySink, RequestId};
 
 /// A library as the list of keyspaces has it.
@@ -87,7 +91,15 @@ pub(crate) fn change(stored: &mut Vec<StoredLibrary>, change: &LibraryChange) ->
     Ok(())
 }
 
-/// Loads libraries on trial, in a thread of its own, one after the other: the worker finds in its inbox what is to be changed.
+/// How many clients may wait for changes of libraries.
+const MOST_WAITING: usize = 64;
+/// How long the libraries of a payload may take, all together, to be loaded on trial.
+const RESTORE_TIME: Duration = Duration::from_secs(5);
+/// For how long a change is tried again while another process changes the list of keyspaces, and how often.
+const CHANGE_TIME: Duration = Duration::from_secs(1);
+const CHANGE_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Changes libraries, in a thread of its own, one change after the other: the worker finds in its inbox what has become of it.
 /// What can be said at once is returned.
 pub(crate) fn begin(
     process: &Arc<Process>,
@@ -95,43 +107,89 @@ pub(crate) fn begin(
     id: RequestId,
     wanted: Wanted,
 ) -> Option<Error> {
+    if let Err(error) = check_room(wanted.bytes()) {
+        return Some(error);
+    }
+    let unavailable = |text| Some(Error::new(ErrorCode::Unavailable, text));
+    if process.library_changes.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+        process.library_changes.fetch_sub(1, Ordering::Relaxed);
+        let text = format!("{MOST_WAITING} changes of libraries of functions wait at this process; retry");
+        return unavailable(text);
+    }
     let (process, worker) = (Arc::clone(process), Arc::clone(worker));
+    let waiting = Arc::clone(&process);
     let started = thread::Builder::new().name("function-load".to_owned()).spawn(move || {
         // One at a time: there are other things to do for the processors.
-        let turn = process.loads_library.lock();
-        let change = wanted.load();
+        let turn = process.changes_libraries.lock();
+        let outcome = wanted.load().and_then(|change| make(&process, change));
         drop(turn);
-        worker.inbox.lock().libraries.push((id, change));
+        process.library_changes.fetch_sub(1, Ordering::Relaxed);
+        worker.inbox.lock().libraries.push((id, outcome));
         worker.wake();
     });
     let error = started.err()?;
-    let text = format!("no thread can be started to load the library: {error}; retry");
-    Some(Error::new(ErrorCode::Unavailable, text))
+    waiting.library_changes.fetch_sub(1, Ordering::Relaxed);
+    unavailable(format!("no thread can be started to change the libraries of functions: {error}; retry"))
 }
 
-/// What a client wants to load.
+/// Makes a change durable and known; waits for another process that changes the list of keyspaces.
+fn make(process: &Process, change: LibraryChange) -> Result<LibraryChange, Error> {
+    let until = Instant::now() + CHANGE_TIME;
+    loop {
+        let outcome = process.cluster.lock().change_libraries(&change, process.now());
+        match outcome {
+            Ok(()) => return Ok(change),
+            Err(error) if error.code != ErrorCode::Unavailable => return Err(error),
+            Err(_) if Instant::now() < until => thread::sleep(CHANGE_AGAIN_AFTER),
+            Err(_) => {
+                let text = "the libraries of functions are as they were: other processes are changing the list of keyspaces, \
+                            which has them; retry";
+                return Err(Error::new(ErrorCode::Unavailable, text));
+            }
+        }
+    }
+}
+
+/// What a client wants to change.
 pub(crate) enum Wanted {
     /// A library, in the place of one of its name or not.
     Library(Vec<u8>, bool),
     /// Several.
     Libraries(Vec<Vec<u8>>, RestorePolicy),
+    /// That needs nothing loaded.
+    Change(LibraryChange),
 }
 
 impl Wanted {
+    /// How many bytes of sources there are to load.
+    fn bytes(&self) -> usize {
+        match self {
+            Wanted::Library(source, _) => source.len(),
+            Wanted::Libraries(sources, _) => sources.iter().map(Vec::len).sum(),
+            Wanted::Change(_) => 0,
+        }
+    }
+
+    /// Loads on trial what there is to load.
     fn load(self) -> Result<LibraryChange, Error> {
         match self {
             Wanted::Library(source, replace) => {
                 Ok(LibraryChange::Load { library: scripts::load_library(&source)?, replace })
             }
             Wanted::Libraries(sources, policy) => {
-                let loaded = sources.iter().map(|source| scripts::load_library(source));
+                let until = Instant::now() + RESTORE_TIME;
+                let loaded = sources.iter().map(|source| match Instant::now() < until {
+                    true => scripts::load_library(source),
+                    false => Err(Error::err("FUNCTION RESTORE timeout")),
+                });
                 Ok(LibraryChange::Restore(loaded.collect::<Result<_, _>>()?, policy))
             }
+            Wanted::Change(change) => Ok(change),
         }
     }
 }
 
-/// What the client is told that wanted to load something.
+/// What the client is told that wanted to change something.
 pub(crate) fn reply(outcome: Result<LibraryChange, Error>, sink: &mut dyn ReplySink) {
     match outcome {
         Err(error) => sink.error(&error),
@@ -183,6 +241,37 @@ mod tests {
         change(&mut stored, &restored(&[("b", "f"), ("a", "g")], RestorePolicy::Replace)).expect("swapped");
         change(&mut stored, &restored(&[("d", "f")], RestorePolicy::Flush)).expect("alone");
         assert_eq!(read(&stored), Ok(FunctionLibraries::new([library("d", "f")])));
+    }
+
+    #[test]
+    fn what_functions_say_of_themselves_takes_room() {
+        let mut stored = Vec::new();
+        let mut wordy = library("a", "f");
+        wordy.functions[0].description = Some(vec![b'x'; gateway::MAX_FUNCTION_BYTES]);
+        let mut many = library("a", "f");
+        many.functions = (0..gateway::MAX_FUNCTION_BYTES / 64)
+            .map(|number| Function {
+                name: format!("f{number}"),
+                description: None,
+                ..wordy.functions[0].clone()
+            })
+            .collect();
+        for library in [wordy, many] {
+            let load = LibraryChange::Load { library, replace: false };
+            let error = change(&mut stored, &load).expect_err("it does not fit");
+            assert!(error.message.contains("FUNCTION DELETE makes room"), "{error:?}");
+        }
+        assert_eq!(stored, []);
+    }
+
+    #[test]
+    fn a_restore_of_more_than_there_is_room_for_loads_nothing() {
+        let half = b"#!lua name=a\n"
+            .iter()
+            .copied()
+            .chain(std::iter::repeat_n(b' ', gateway::MAX_FUNCTION_BYTES / 2));
+        let wanted = Wanted::Libraries(vec![half.collect(); 2], RestorePolicy::Flush);
+        check_room(wanted.bytes()).expect_err("they are too long together");
     }
 
     #[test]

@@ -155,13 +155,7 @@ impl WorkerHost {
         self.process.cluster.lock().add_type(&new, self.process.now())
     }
 
-    /// Changes the libraries of functions.
-    pub(crate) fn change_libraries(&mut self, change: &LibraryChange) -> Result<(), Error> {
-        self.stirred = true;
-        self.process.cluster.lock().change_libraries(change, self.process.now())
-    }
-
-    /// What needs no load on trial of what the libraries of functions are to become.
+    /// Begins to change the libraries of functions, if that is what the command asks for.
     fn change_functions(
         &mut self,
         id: RequestId,
@@ -173,15 +167,8 @@ impl WorkerHost {
             Administration::RestoreLibraries { sources, policy } => {
                 Wanted::Libraries(sources.clone(), *policy)
             }
-            Administration::DeleteLibrary { name } => {
-                let outcome = self.change_libraries(&LibraryChange::Delete(text(name)));
-                answer(outcome, replies.reply(id));
-                return true;
-            }
-            Administration::FlushLibraries => {
-                answer(self.change_libraries(&LibraryChange::Flush), replies.reply(id));
-                return true;
-            }
+            Administration::DeleteLibrary { name } => Wanted::Change(LibraryChange::Delete(text(name))),
+            Administration::FlushLibraries => Wanted::Change(LibraryChange::Flush),
             _ => return false,
         };
         if let Some(error) = functions::begin(&self.process, &self.me, id, wanted) {

@@ -54,7 +54,7 @@ pub(crate) struct Inbox {
     pub(crate) monitored_too_much: bool,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
-    /// What clients of this worker want to change of the libraries of functions, loaded on trial.
+    /// What has become of what clients of this worker wanted to change of the libraries of functions.
     pub(crate) libraries: Vec<(RequestId, Result<LibraryChange, Error>)>,
     /// Replies to clients of this worker that another one's step gave, and what they wait for.
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
@@ -165,8 +165,10 @@ pub(crate) struct Process {
     pub(crate) checkpoints: AtomicU64,
     /// A type is being checked.
     pub(crate) checks_type: AtomicBool,
-    /// Held while a library of functions is loaded on trial.
-    pub(crate) loads_library: Mutex<()>,
+    /// Held while libraries of functions are loaded on trial and changed.
+    pub(crate) changes_libraries: Mutex<()>,
+    /// How many changes of libraries are under way, or wait for that.
+    pub(crate) library_changes: AtomicUsize,
     /// The scripts of clients.
     pub(crate) library: scripts::Library,
     pub(crate) port: AtomicUsize,
@@ -234,7 +236,8 @@ impl Process {
             rejected_connections: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checks_type: AtomicBool::new(false),
-            loads_library: Mutex::new(()),
+            changes_libraries: Mutex::new(()),
+            library_changes: AtomicUsize::new(0),
             port: AtomicUsize::new(0),
             guard: Guard::default(),
             unauthenticated: AtomicUsize::new(0),

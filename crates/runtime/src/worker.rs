@@ -374,11 +374,8 @@ impl Worker {
             let outcome = checked.and_then(|new| self.host.add_type(new));
             answer(outcome, self.gateway.reply(id));
         }
-        for (id, change) in inbox.libraries {
-            let outcome = change.and_then(|change| {
-                self.host.change_libraries(&change)?;
-                Ok(change)
-            });
+        for (id, outcome) in inbox.libraries {
+            self.host.stirred = true;
             functions::reply(outcome, self.gateway.reply(id));
         }
         for token in std::mem::take(&mut self.holding) {

@@ -119,6 +119,25 @@ fn where_writes_show_later_a_signal_is_followed_by_more_turns() {
 }
 
 #[test]
+fn many_lines_share_the_turns_without_a_signal() {
+    let mut waiters = Waiters::new(OWN);
+    let names: Vec<String> = (0..2 * ATTEMPTS_PER_SECOND).map(|number| number.to_string()).collect();
+    for (name, client) in names.iter().zip(0..) {
+        waiters.enter(&place(name), waiter(client), true, at(0));
+    }
+    turns(&mut waiters);
+    let mut now = at(0);
+    for pause in [5, 20, 80, 320, 3000, 3000] {
+        waiters.missed(&place("7"), waiter(7), now);
+        let due = waiters.deadline().expect("it lags");
+        assert_eq!(due, Instant(now.0 + pause * 1000));
+        now = due;
+        waiters.tick(now);
+        assert_eq!(turns(&mut waiters), [7]);
+    }
+}
+
+#[test]
 fn a_process_that_keeps_a_turn_is_forgotten_as_far_as_it_is_silent() {
     let mut waiters = Waiters::new(OWN);
     let of_other = |client| Waiter { process: OTHER, ..waiter(client) };

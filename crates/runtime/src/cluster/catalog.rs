@@ -376,8 +376,11 @@ impl Catalog {
         let mut content = loaded.map_err(|error| {
             Error::new(ErrorCode::Misconf, format!("the list of keyspaces is damaged: {error}"))
         })?;
+        let before = content.clone();
         change(&mut content)?;
-        content.save(path).map_err(failed)?;
+        if content != before {
+            content.save(path).map_err(failed)?;
+        }
         drop(lock);
         self.refresh();
         Ok(())

@@ -6,7 +6,7 @@ mod info;
 mod pending;
 mod reading;
 
-pub(crate) use reading::waits_for;
+pub(crate) use reading::{has_block, waits_for};
 
 use crate::describe;
 use crate::plan::Call;

@@ -195,9 +195,11 @@ fn write_found<'k>(
     sink: &mut dyn ReplySink,
 ) {
     let is_skipped = |error: &Error| skips_other_types && error.code == ErrorCode::WrongType;
-    if let Some(error) = first_error(reply)
-        && !is_skipped(&error)
-    {
+    let mut errors = reply.elements().filter_map(|element| match element {
+        Reply::Error(error) => Some(error),
+        _ => None,
+    });
+    if let Some(error) = errors.find(|error| !is_skipped(error)) {
         return sink.error(&error);
     }
     let mut values = reply.elements();
@@ -228,6 +230,13 @@ pub(crate) fn waits_for<'a>(call: &Call<'a>) -> Result<(Option<Duration>, Option
     let options = options(call, call.command.name == "xreadgroup")?;
     let millis = options.block_millis.filter(|millis| *millis > 0);
     Ok((millis.map(Duration::from_millis), options.group.map(|(group, _)| group)))
+}
+
+/// True if the command is one of these and has `BLOCK`, whichever ids it reads from.
+pub(crate) fn has_block(call: &Call<'_>) -> bool {
+    let of_group = call.command.name == "xreadgroup";
+    (of_group || call.command.name == "xread")
+        && options(call, of_group).is_ok_and(|options| options.block_millis.is_some())
 }
 
 /// XREAD
@@ -331,4 +340,18 @@ pub(super) fn read_group<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         no_ack: options.no_ack,
     };
     Ok(turns::plan(turns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_not_hidden_behind_one_that_is_skipped() {
+        let (mut reply, mut written) = (ReplyBuf::new(), ReplyBuf::new());
+        reply.error(&Error::new(ErrorCode::WrongType, "no stream"));
+        reply.error(&Error::new(ErrorCode::Unavailable, "retry"));
+        write_found([&b"a"[..], b"b"].into_iter(), &reply, true, &mut written);
+        assert_eq!(written.as_error().map(|error| error.code), Some(ErrorCode::Unavailable));
+    }
 }
