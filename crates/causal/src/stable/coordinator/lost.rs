@@ -130,9 +130,12 @@ impl<S: Times> Coordinator<S> {
         lost.fold(received, |received, (region, cut)| received.without_lost(region, cut))
     }
 
-    /// A session has seen what was given up, whose partition said so before it was.
+    /// A session has seen what was given up, whose partition said so before it was: its open transaction has ended.
     pub(super) fn bereave(&mut self, session: SessionId, region: RegionId) {
         let error = Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region));
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.fail_open(error.clone());
+        }
         self.losses.bereaved.insert(session, error);
     }
 
