@@ -288,7 +288,7 @@ def test_the_others_go_on_without_a_lost_region():
             b.set("after", "b")
             wait_until(lambda: a.get("after") == "b")
             cluster.do("restart c/1")
-            with session(cluster, "c") as c:
+            with cluster["c/1"].using("cops") as c:
                 wait_until(lambda: refused(c, "GET", "after").startswith("UNAVAILABLE region c was evicted"))
             cluster.do("kill a/1", "restart a/1")
             b.set("again", "b")

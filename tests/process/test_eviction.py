@@ -192,7 +192,7 @@ def test_the_others_go_on_where_partitions_are_in_some_regions():
         ((3, 1), ("MODEL", "strict"), "is strict"),
         ((3, 1), ("MODEL", "branch"), "has branches"),
         ((3, 1), ("MODEL", "causal", "REPLICAS", "1"), "nobody else has what is in the partitions"),
-        ((2, 3, "--model", "causal"), ("MODEL", "causal", "REPLICAS", "1", "COPIES", "3"), "in some regions only, and copies of them"),
+        ((2, 3, "--model", "causal"), ("MODEL", "causal", "REPLICAS", "1", "COPIES", "3"), "with copies of its partitions"),
     ],
 )
 def test_other_keyspaces_are_not_left_by_regions(cluster_of, options, reason):

@@ -193,7 +193,7 @@ def test_the_others_go_on_without_a_lost_region():
     """Of a session's writes in c one partition's reach the others, and what these depend on does not. Somebody in b has read them
     and written; that goes with them, or stays where that is the policy."""
     keys, policies = [f"key:{number}" for number in range(16)], {"discard": (None, "given up"), "keep": ("nice", "kept")}
-    with Cluster(3, 2, "--durability", "always") as cluster:
+    with Cluster(3, 2, "--model", "causal", "--durability", "always") as cluster:
         with cluster["a/1"].client() as client:
             for policy in policies:
                 client.execute_command(
