@@ -226,6 +226,63 @@ def test_keys_and_fields_that_expire_are_told(workers):
     cacher.loses(b"later", 5)
 
 
+def test_a_subscriber_is_sent_nothing_that_it_did_not_ask_for(workers):
+    client, raw = workers.raw(), workers.raw()
+    assert raw.call("CLIENT", "TRACKING", "on").text == b"OK"
+    raw.call("GET", "unasked")
+    raw.call("SUBSCRIBE", "some")
+    client.call("SET", "unasked", "1")
+    client.call("PUBLISH", "some", "next")
+    assert raw.read().texts() == [b"message", b"some", b"next"]
+
+
+def test_who_is_put_into_a_keyspace_that_cannot_tell_is_not_tracked(workers):
+    client, cacher = workers.raw(), Cacher(workers.raw())
+    assert client.call("KEYSPACE", "CREATE", "headed", "MODEL", "branch").text == b"OK"
+    made = client.call("ACL", "SETUSER", "headed", "on", ">pw", "+@all", "allkeys", "resetkeyspaces", "keyspace:headed")
+    assert made.text == b"OK", made.text
+    cacher.get(b"before")
+    assert cacher.call("AUTH", "headed", "pw").text == b"OK"
+    cacher.drain()
+    assert not cacher.cache
+    assert cacher.call("CLIENT", "GETREDIR").text == b"-1"
+
+
+def test_what_a_client_is_told_does_not_wait_for_its_transaction(workers):
+    client, cacher = workers.raw(), Cacher(workers.raw())
+    cacher.get(b"outside")
+    cacher.call("TXN", "BEGIN")
+    client.call("SET", "outside", "1")
+    cacher.loses(b"outside", 3)
+    cacher.call("TXN", "ABORT")
+
+
+def test_a_deadline_that_the_client_sets_itself_is_told(workers):
+    cacher = Cacher(workers.raw(), "NOLOOP")
+    cacher.call("SET", "own", "1")
+    assert cacher.get(b"own") == b"1"
+    cacher.call("PEXPIRE", "own", "700")
+    cacher.loses(b"own", 5)
+    assert cacher.get(b"own") is None
+
+
+def test_what_a_cache_evicts_is_told(workers):
+    client = workers.raw()
+    assert client.call("KEYSPACE", "CREATE", "evicting", "MODEL", "strict", "EVICTION", "allkeys-lru", "MAXMEMORY", "1mb").text == b"OK"
+    assert client.call("KEYSPACE", "USE", "evicting").text == b"OK"
+    cachers = [Cacher(workers.raw(), *options, keyspace="evicting") for options in [(), (), ("NOLOOP",), ("BCAST",)]]
+    client.call("SET", "first", "1")
+    for cacher in cachers:
+        cacher.get(b"first")
+    # Whoever fills the cache is told as well, with NOLOOP too.
+    for writer in [client, cachers[2]]:
+        for number in range(300):
+            writer.call("SET", f"filler:{number}", "x" * 8000)
+    assert client.call("EXISTS", "first").text == b"0"
+    for cacher in cachers:
+        cacher.loses(b"first", 5)
+
+
 def test_the_table_is_bounded(workers):
     client, cacher = workers.raw(), Cacher(workers.raw())
     client.call("CONFIG", "SET", "tracking-table-max-keys", "100")

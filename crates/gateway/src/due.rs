@@ -115,9 +115,9 @@ impl Gateway {
                     true => self.note_visible(from, context.keyspace),
                     false => self.note_hidden(from, context.clone()),
                 }
-                self.apply_changes(changes, None, host);
+                self.apply_changes(changes, None, None, host);
             }
-            (Told::Changes(changes), None) => self.apply_changes(changes, None, host),
+            (Told::Changes(changes), None) => self.apply_changes(changes, None, None, host),
         }
     }
 

@@ -209,7 +209,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let (first, batch_len) = (*first, batch.len());
         let end = first + batch_len as u64;
         let keyspace = self.connection.session.keyspace;
-        batch.iter().for_each(|(_, request)| self.touch(keyspace, request));
+        batch.iter().for_each(|(id, request)| self.touch(keyspace, id.0, request));
         let awaits_streams = self.host.awaits_streams();
         let woken = batch.iter().filter_map(|(_, request)| Woken::key_of(request, awaits_streams));
         let woken: Vec<_> = woken.collect();

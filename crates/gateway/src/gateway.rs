@@ -580,9 +580,10 @@ impl Gateway {
         self.has_told |= connection.is_blocked();
         Engine::new(self, &mut connection, host).abandon_wait();
         self.wake_now(&mut connection, host);
+        // Nobody is redirected to it any more.
+        self.numbers.remove(&connection.session.peer.client);
         self.leave_changes(&mut connection, host);
         self.stop_tracking(&mut connection, host);
-        self.numbers.remove(&connection.session.peer.client);
         Engine::new(self, &mut connection, host).close_session();
         self.unsubscribe_all(&mut connection, host);
         if let Some(last) = connection.activity.last_awaited() {
@@ -591,6 +592,7 @@ impl Gateway {
         self.slots[id.slot as usize].generation = id.generation.wrapping_add(1);
         self.free.push(id.slot);
         self.open -= 1;
+        self.handed_over.retain(|(its, _)| *its != id);
     }
 
     /// How many connections are open.

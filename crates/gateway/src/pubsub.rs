@@ -18,6 +18,7 @@ use crate::notifications;
 use crate::session::{Activity, Connection, Hold, Mode};
 use crate::subscriptions::Topic;
 use crate::task::Task;
+use crate::tracking::Touched;
 use protocol::{ContextAsk, Request};
 use resp::{Encoder, ProtocolVersion};
 use std::time::Duration;
@@ -144,12 +145,14 @@ impl Gateway {
         host.tell(whom, News::Published { message });
     }
 
-    /// Tells of keys that are gone though no command has deleted them: subscribers, and who waits for entries of a stream.
+    /// Tells of keys that are gone though no command has deleted them: subscribers, who waits for entries of a stream, and
+    /// whoever has read them.
     pub(crate) fn tell_of_lapsed<H: Host>(&mut self, mut own: Option<&mut Connection>, host: &mut H) {
         if !host.has_lapsed() {
             return;
         }
         let chosen = host.notifications();
+        let mut gone = Vec::new();
         for lapsed in host.take_lapsed() {
             for message in notifications::of_lapsed(chosen, &lapsed) {
                 self.deliver_published(message, own.as_deref_mut(), host);
@@ -157,6 +160,10 @@ impl Gateway {
             if host.awaits_streams() {
                 self.wake_for(lapsed.keyspace, &lapsed.key, Woken::STREAM, host);
             }
+            gone.push(Touched::Key(lapsed.keyspace, lapsed.key));
+        }
+        if host.is_tracked() {
+            self.spread_changes(gone, None, own, host);
         }
     }
 

@@ -45,8 +45,9 @@ pub(crate) struct Connection {
     pub(crate) piece: usize,
     /// What its commands have written, or will have when they are done, that somebody may wait for.
     pub(crate) woken: Vec<(KeyspaceId, Box<[u8]>, Woken)>,
-    /// What its commands have changed, or will have when they are done, that tracked clients are to be told.
-    pub(crate) touched: Vec<Touched>,
+    /// What its commands have changed, or will have when they are done, that tracked clients are to be told; by the number
+    /// of the reply that tells.
+    pub(crate) touched: Vec<(u64, Touched)>,
     /// It has asked for something while nobody was tracked.
     pub(crate) wrote_untracked: bool,
     /// What it is to be told to have changed, behind the reply to what it waits for.
@@ -108,13 +109,18 @@ impl Activity {
         }
     }
 
-    /// The number of the last reply it waits for.
-    pub(crate) fn last_awaited(&self) -> Option<u64> {
+    /// The numbers of the replies it waits for.
+    pub(crate) fn awaited(&self) -> Range<u64> {
         match self {
-            Activity::Idle | Activity::Interrupted(_) | Activity::Held { .. } | Activity::Blocked(_) => None,
-            Activity::Batch { end, .. } => Some(end - 1),
-            Activity::Task { awaiting, .. } => Some(*awaiting),
+            Activity::Idle | Activity::Interrupted(_) | Activity::Held { .. } | Activity::Blocked(_) => 0..0,
+            Activity::Batch { next, end } => *next..*end,
+            Activity::Task { awaiting, .. } => *awaiting..*awaiting + 1,
         }
+    }
+
+    /// The number of the last of them.
+    pub(crate) fn last_awaited(&self) -> Option<u64> {
+        self.awaited().last()
     }
 
     /// True if what it waits for is the outcome of a transaction.

@@ -72,7 +72,7 @@ impl<H: Host> Engine<'_, H> {
     /// Sends a request; its reply comes into the mailbox, at once or later.
     pub(crate) fn send(&mut self, keyspace: KeyspaceId, request: Request<'_>) -> RequestId {
         let id = self.new_request();
-        self.touch(keyspace, &request);
+        self.touch(keyspace, id.0, &request);
         let woken = Woken::keys_of(&request, self.host.awaits_streams());
         self.connection.woken.extend(woken.map(|(key, what)| (keyspace, key.into(), what)));
         let mailbox = &mut self.gateway.mailbox;

@@ -77,8 +77,14 @@ impl WorkerHost {
     /// A new turn of the loop begins.
     pub(crate) fn turn(&mut self) {
         self.now = self.process.now();
-        let tells = self.process.parameters.notifications().tell_of_lapses();
-        self.lapsed.wanted = tells || self.process.awaits_streams.load(Ordering::Acquire);
+        self.lapsed.wanted = self.hears_of_lapses();
+    }
+
+    /// True if somebody wants to know which keys go by themselves.
+    fn hears_of_lapses(&self) -> bool {
+        self.process.parameters.notifications().tell_of_lapses()
+            || self.process.awaits_streams.load(Ordering::Acquire)
+            || self.is_tracked()
     }
 
     pub(crate) fn take_outcome(&mut self) -> Outcome {
@@ -649,6 +655,9 @@ impl Host for WorkerHost {
     fn take_lapsed(&mut self) -> Vec<Lapsed> {
         let lapsed = std::mem::replace(&mut self.lapsed, LapsedKeys::new());
         self.lapsed.wanted = lapsed.wanted;
+        if !self.hears_of_lapses() {
+            return Vec::new();
+        }
         self.outcome.gate = self.outcome.gate.and(lapsed.gate);
         self.outcome.undoable = self.outcome.undoable.max(lapsed.undoable);
         lapsed.keys

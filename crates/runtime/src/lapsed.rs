@@ -46,7 +46,9 @@ impl LapsedKeys {
         gate: Gate,
         refused: bool,
     ) {
-        if keys.is_empty() || refused || !self.wanted {
+        // A client of another worker may be tracked since this turn began.
+        let is_noted = self.wanted || matches!(why, Lapse::Evicted);
+        if keys.is_empty() || refused || !is_noted {
             return;
         }
         self.gate = self.gate.and(gate);

@@ -108,6 +108,7 @@ impl<H: Host> Engine<'_, H> {
         let only = session.user.keyspaces.only_one().map(<[u8]>::to_vec);
         if let Some(keyspace) = only.and_then(|name| self.host.keyspace_of_name(&name)) {
             session.select(keyspace, 0);
+            self.gateway.stop_where_untold(self.connection, self.host);
         }
     }
 

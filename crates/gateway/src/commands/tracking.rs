@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::session::Connection;
 use crate::table::lossy;
-use crate::tracking::Tracking;
+use crate::tracking::{Pushed, Tracking};
 use std::collections::BTreeSet;
 use types::{Error, KeyspaceId, ReplySink};
 
@@ -225,6 +225,18 @@ impl Gateway {
         }
         connection.session.tracking = Some(tracking);
         self.note_tracking(host);
+    }
+
+    /// Its keyspace was chosen for it: it is not tracked there if nobody could tell it of all changes, and has to forget what
+    /// it has read.
+    pub(crate) fn stop_where_untold(&mut self, connection: &mut Connection, host: &mut dyn Host) {
+        if connection.session.tracking.is_none() || host.may_track(connection.session.keyspace).is_ok() {
+            return;
+        }
+        connection.invalid = vec![Pushed::All];
+        self.send_invalid(connection, host);
+        self.stop_tracking(connection, host);
+        host.note_client(&connection.info());
     }
 
     /// It is not tracked any longer.

@@ -3,6 +3,7 @@
 //! Whatever the answer is: a write that failed, or whose outcome nobody knows, is told as well, and so is a transaction that
 //! was given up, as what its own session has read in it was never there. To be told in vain costs a read.
 
+use super::reads::Moment;
 use super::{Pushed, Touched};
 use crate::engine::Engine;
 use crate::gateway::{ConnectionId, Gateway};
@@ -15,9 +16,12 @@ use types::KeyspaceId;
 impl<H: Host> Engine<'_, H> {
     /// A request is about to be sent: what it may change is told when it is done, if anybody reads with tracking.
     #[inline]
-    pub(crate) fn touch(&mut self, keyspace: KeyspaceId, request: &Request<'_>) {
+    pub(crate) fn touch(&mut self, keyspace: KeyspaceId, number: u64, request: &Request<'_>) {
         match self.host.is_tracked() {
-            true => self.connection.touched.extend(touched(keyspace, request)),
+            true => {
+                let touched = touched(keyspace, request).into_iter().map(|touched| (number, touched));
+                self.connection.touched.extend(touched);
+            }
             false => self.connection.wrote_untracked = true,
         }
     }
@@ -62,7 +66,7 @@ impl Connection {
 
     /// What it has written, or may have, comes to an end.
     fn take_touched(&mut self, is_tracked: bool) -> Vec<Touched> {
-        let mut touched = std::mem::take(&mut self.touched);
+        let mut touched: Vec<Touched> = self.touched.drain(..).map(|(_, touched)| touched).collect();
         // Somebody is tracked since a request of it was sent.
         if std::mem::take(&mut self.wrote_untracked) && is_tracked {
             touched.push(Touched::All(self.session.keyspace));
@@ -71,24 +75,41 @@ impl Connection {
         touched.dedup();
         touched
     }
+
+    /// What it has written, or may have, and was told so while it waits for the rest of a pipeline.
+    fn take_answered(&mut self) -> Vec<Touched> {
+        let Activity::Batch { next, .. } = self.activity else { return Vec::new() };
+        let answered = self.touched.extract_if(.., |(number, _)| *number < next);
+        let mut touched: Vec<Touched> = answered.map(|(_, touched)| touched).collect();
+        if self.wrote_untracked {
+            touched.push(Touched::All(self.session.keyspace));
+        }
+        touched
+    }
 }
 
 impl Gateway {
     /// See [`Engine::tell_changes`].
     pub(crate) fn tell_changes(&mut self, connection: &mut Connection, host: &mut dyn Host) {
+        if !self.handed_over.is_empty() {
+            self.take_handed_over(connection, host);
+        }
         let is_done =
             matches!(connection.activity, Activity::Idle | Activity::Held { .. } | Activity::Blocked(_));
-        if !is_done || matches!(connection.session.mode, Mode::Interactive { .. }) {
-            return;
+        let is_open = matches!(connection.session.mode, Mode::Interactive { .. });
+        if !is_done || is_open {
+            if !is_open && host.is_tracked() {
+                let touched = connection.take_answered();
+                self.spread_own(touched, connection, host);
+            }
+            return self.send_invalid(connection, host);
         }
         let touched = connection.take_touched(host.is_tracked());
-        if !touched.is_empty() {
-            self.spread_changes(touched, Some(&mut *connection), host);
-        }
+        self.spread_own(touched, connection, host);
         if let Some(tracking) = &mut connection.session.tracking
             && let Some(pushed) = tracking.take_inside()
         {
-            connection.invalid.push(pushed);
+            connection.note_invalid(pushed);
         }
         self.send_invalid(connection, host);
         if !self.handed_over.is_empty() {
@@ -98,36 +119,48 @@ impl Gateway {
 
     /// The client is gone: what it has asked for may happen yet, and is told when that is known.
     pub(crate) fn leave_changes(&mut self, connection: &mut Connection, host: &mut dyn Host) {
-        let is_tracked = host.is_tracked();
-        let touched = connection.take_touched(is_tracked);
-        if !is_tracked || touched.is_empty() {
-            return;
+        // Whoever is tracked next may read what was before.
+        let touched = connection.take_touched(true);
+        for number in connection.activity.awaited() {
+            if self.mailbox.take(number).is_none() && !touched.is_empty() {
+                self.left.insert(number, touched.clone());
+            }
         }
-        if let Some(awaited) = connection.activity.last_awaited() {
-            self.left.insert(awaited, touched.clone());
+        if host.is_tracked() {
+            self.spread_changes(touched, None, None, host);
         }
-        self.spread_changes(touched, None, host);
     }
 
     /// The reply to what a client had asked for that is gone has come. False if it is another one.
     pub(crate) fn tell_left(&mut self, number: u64, host: &mut dyn Host) -> bool {
         let Some(touched) = self.left.remove(&number) else { return false };
         self.mailbox.take(number);
-        self.spread_changes(touched, None, host);
+        if host.is_tracked() {
+            self.spread_changes(touched, None, None, host);
+        }
         true
     }
 
-    /// Tells everybody what has changed; `own` is the connection that has changed it.
-    fn spread_changes(
+    /// Tells everybody what the connection has changed.
+    fn spread_own(&mut self, touched: Vec<Touched>, connection: &mut Connection, host: &mut dyn Host) {
+        if !touched.is_empty() {
+            let quiet = connection.is_quiet().then_some(connection.id);
+            self.spread_changes(touched, quiet, Some(connection), host);
+        }
+    }
+
+    /// Tells everybody what has changed. `own` is the connection that executes, `quiet` one that knows of the change and is
+    /// not told.
+    pub(crate) fn spread_changes(
         &mut self,
         touched: Vec<Touched>,
+        quiet: Option<ConnectionId>,
         mut own: Option<&mut Connection>,
         host: &mut dyn Host,
     ) {
         let mut all: Vec<Changes> = Vec::new();
         for touched in touched {
-            let (Touched::Key(keyspace, _) | Touched::All(keyspace)) = &touched;
-            let keyspace = *keyspace;
+            let keyspace = touched.keyspace();
             let position = all.iter().position(|changes| changes.keyspace == keyspace).unwrap_or_else(|| {
                 all.push(Changes { keyspace, keys: Vec::new(), all: false, context: None });
                 all.len() - 1
@@ -138,7 +171,7 @@ impl Gateway {
             }
         }
         for changes in all {
-            self.apply_changes(&changes, own.as_deref_mut(), host);
+            self.apply_changes(&changes, quiet, own.as_deref_mut(), host);
             self.tell_elsewhere(&changes, host);
             host.tell(Audience::Here, News::Changed { worker: self.config.worker, number: 0, changes });
         }
@@ -148,6 +181,7 @@ impl Gateway {
     pub(crate) fn apply_changes(
         &mut self,
         changes: &Changes,
+        quiet: Option<ConnectionId>,
         mut own: Option<&mut Connection>,
         host: &mut dyn Host,
     ) {
@@ -158,11 +192,10 @@ impl Gateway {
         if changes.all {
             self.invalidate_all(own, host);
         } else {
-            changes
-                .keys
-                .iter()
-                .for_each(|key| self.key_changed(changes.keyspace, key, own.as_deref_mut(), host));
-            self.broadcast(&changes.keys, own, host);
+            for key in &changes.keys {
+                self.key_changed((changes.keyspace, key), quiet, own.as_deref_mut(), host);
+            }
+            self.broadcast(&changes.keys, quiet, own, host);
         }
         self.note_tracking(host);
     }
@@ -180,19 +213,24 @@ impl Gateway {
         }
     }
 
-    /// A key has changed: who has read it is told. Who has changed it itself stays in the table if it is not told.
+    /// A key has changed: who has read it is told. Who is not told stays in the table.
     fn key_changed(
         &mut self,
-        keyspace: KeyspaceId,
-        key: &[u8],
+        (keyspace, key): (KeyspaceId, &[u8]),
+        quiet: Option<ConnectionId>,
         mut own: Option<&mut Connection>,
         host: &mut dyn Host,
     ) {
-        let keeps = own.as_deref().filter(|own| own.is_quiet()).map(|own| own.id);
-        for id in self.table.forget(keyspace, key, keeps) {
+        for id in self.table.forget(keyspace, key, quiet) {
             if self.is_told_of_reads(id, own.as_deref()) {
                 self.invalidate(id, Pushed::Keys(vec![key.into()]), own.as_deref_mut(), host);
             }
+        }
+        // Who stays may have set another deadline.
+        if let Some(own) = own.filter(|own| quiet == Some(own.id))
+            && self.table.has(keyspace, key)
+        {
+            self.ask_deadline((keyspace, key), (own, Moment::Before), host);
         }
     }
 
@@ -217,13 +255,16 @@ impl Gateway {
     }
 
     /// Tells those of keys that have chosen their prefixes.
-    fn broadcast(&mut self, keys: &[Box<[u8]>], mut own: Option<&mut Connection>, host: &mut dyn Host) {
+    fn broadcast(
+        &mut self,
+        keys: &[Box<[u8]>],
+        quiet: Option<ConnectionId>,
+        mut own: Option<&mut Connection>,
+        host: &mut dyn Host,
+    ) {
         for id in self.table.broadcast() {
             let its = own.as_deref().filter(|own| own.id == id).or_else(|| self.connection(id));
-            let Some(its) = its else { continue };
-            if own.as_deref().is_some_and(|own| own.id == id && own.is_quiet()) {
-                continue;
-            }
+            let Some(its) = its.filter(|_| quiet != Some(id)) else { continue };
             let Some(tracking) = &its.session.tracking else { continue };
             let with = |prefix: &[u8]| keys.iter().filter(|key| key.starts_with(prefix)).cloned().collect();
             let covered: Vec<Vec<Box<[u8]>>> = tracking.prefixes.iter().map(|prefix| with(prefix)).collect();

@@ -106,6 +106,13 @@ pub(crate) enum Touched {
     All(KeyspaceId),
 }
 
+impl Touched {
+    fn keyspace(&self) -> KeyspaceId {
+        let (Touched::Key(keyspace, _) | Touched::All(keyspace)) = self;
+        *keyspace
+    }
+}
+
 /// How many clients, keys, and pairs of a key and a client, and prefixes a gateway has in its table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrackingFigures {

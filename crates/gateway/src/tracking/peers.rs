@@ -136,7 +136,7 @@ impl Gateway {
         host: &mut dyn Host,
     ) {
         if from == host.process() {
-            return self.apply_changes(changes, None, host);
+            return self.apply_changes(changes, None, None, host);
         }
         if self.table.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl Gateway {
             heard.has_missed = false;
         }
         match changes.context {
-            None => self.apply_changes(changes, None, host),
+            None => self.apply_changes(changes, None, None, host),
             Some(_) => self.wait_until_visible(from, changes, host),
         }
     }
@@ -299,10 +299,12 @@ impl Gateway {
     /// A keyspace is gone, and with it who would answer.
     pub(crate) fn forget_tracked(&mut self, keyspace: KeyspaceId, host: &mut dyn Host) {
         self.asked_deadlines.retain(|_, (its, _)| *its != keyspace);
+        self.left.values_mut().for_each(|touched| touched.retain(|one| one.keyspace() != keyspace));
+        self.left.retain(|_, touched| !touched.is_empty());
         self.peers.asked.retain(|_, changes| changes.keyspace != keyspace);
         self.peers.hidden.retain(|(_, its), _| *its != keyspace);
         let changes = Changes { keyspace, keys: Vec::new(), all: true, context: None };
-        self.apply_changes(&changes, None, host);
+        self.apply_changes(&changes, None, None, host);
     }
 
     /// Another gateway of the process has told what a client of this one is to be sent for a client of its own.

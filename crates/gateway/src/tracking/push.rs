@@ -10,6 +10,9 @@ use types::ReplySink;
 /// The channel whose subscriber a redirected client is, in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
+/// How many messages wait for a client whose command is under way; with more, it is told that everything has changed.
+const MOST_WAITING: usize = 10_000;
+
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
@@ -51,6 +54,17 @@ impl Pushed {
     }
 }
 
+impl Connection {
+    /// It is to be told this: of everything, if there is too much.
+    pub(super) fn note_invalid(&mut self, pushed: Pushed) {
+        if self.invalid.len() >= MOST_WAITING {
+            self.invalid.clear();
+            self.invalid.push(Pushed::All);
+        }
+        self.invalid.push(pushed);
+    }
+}
+
 impl Gateway {
     /// Tells a connection what has changed: behind the reply if a command of it is under way. `own` is the connection that
     /// executes, which is told when it has.
@@ -64,11 +78,11 @@ impl Gateway {
         if let Some(own) = own
             && own.id == id
         {
-            own.invalid.push(pushed);
+            own.note_invalid(pushed);
             return;
         }
         let Some(mut connection) = self.take(id) else { return };
-        connection.invalid.push(pushed);
+        connection.note_invalid(pushed);
         self.send_invalid(&mut connection, host);
         self.restore(connection);
     }
@@ -85,6 +99,8 @@ impl Gateway {
         for pushed in std::mem::take(&mut connection.invalid) {
             let Some(tracking) = &connection.session.tracking else { return };
             match tracking.redirect {
+                // In RESP2 only who has asked for it is sent messages.
+                0 if connection.session.version == ProtocolVersion::Resp2 => {}
                 0 => self.push_invalid(connection, &pushed, host),
                 target => self.redirect(connection, target, pushed, host),
             }

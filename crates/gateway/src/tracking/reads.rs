@@ -58,7 +58,7 @@ impl<H: Host> Engine<'_, H> {
             if let Moment::Within(changes) = moment
                 && changes != self.gateway.changes
             {
-                self.connection.invalid.push(Pushed::Keys(vec![key.into()]));
+                self.connection.note_invalid(Pushed::Keys(vec![key.into()]));
             }
         }
         let most = self.host.most_tracked_keys();
@@ -80,7 +80,7 @@ fn earliest(reply: &ReplyBuf) -> Option<u64> {
 
 impl Gateway {
     /// Asks when a key expires, or the first field of it.
-    fn ask_deadline(
+    pub(super) fn ask_deadline(
         &mut self,
         (keyspace, key): (KeyspaceId, &[u8]),
         (connection, moment): (&Connection, Moment),

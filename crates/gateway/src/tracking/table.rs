@@ -7,8 +7,11 @@ use types::KeyspaceId;
 
 type Key = (KeyspaceId, Box<[u8]>);
 
-/// See the module. A client that is gone stays in the entries of its keys until they go; its connection's name is never
-/// used again.
+/// With no more clients than these, nobody looks for those that are gone.
+const FEW_CLIENTS: usize = 8;
+
+/// See the module. A client that is gone stays in the entry of a key until that goes, or others read it and half of the
+/// entry may be gone; its connection's name is never used again.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     keys: BTreeMap<Key, Entry>,
@@ -79,11 +82,21 @@ impl Table {
     pub(crate) fn remember(&mut self, keyspace: KeyspaceId, key: &[u8], id: ConnectionId) -> bool {
         let before = self.keys.len();
         let entry = self.keys.entry((keyspace, key.into())).or_default();
+        if entry.clients.len() >= 2 * self.clients.len().max(FEW_CLIENTS) {
+            let before = entry.clients.len();
+            entry.clients.retain(|id| self.clients.contains(id));
+            self.items -= before - entry.clients.len();
+        }
         if let Err(position) = entry.clients.binary_search(&id) {
             entry.clients.insert(position, id);
             self.items += 1;
         }
         self.keys.len() > before
+    }
+
+    /// True if somebody has read the key.
+    pub(crate) fn has(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
+        self.keys.contains_key(&(keyspace, key.into()))
     }
 
     /// A key has changed: it goes, and who has read it is to be told. `keeps` is a connection that stays.
@@ -215,6 +228,22 @@ mod tests {
         table.forget(HERE, b"b", None);
         assert_eq!(table.expired(19), None);
         assert_eq!(table.expired(20), Some((HERE, (*b"c").into())), "the sooner of two deadlines");
+    }
+
+    #[test]
+    fn clients_that_are_gone_do_not_pile_up() {
+        let mut table = Table::default();
+        table.begin(client(0), None);
+        table.remember(HERE, b"a", client(0));
+        for number in 1..1000 {
+            table.begin(client(number), None);
+            table.remember(HERE, b"a", client(number));
+            table.end(client(number));
+            assert!(table.figures().items <= 16, "after {number}");
+        }
+        let told = table.forget(HERE, b"a", None);
+        assert!(told.contains(&client(0)) && told.contains(&client(999)), "{told:?}");
+        assert_eq!(table.figures().items, 0);
     }
 
     #[test]
