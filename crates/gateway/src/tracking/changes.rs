@@ -4,6 +4,7 @@
 //! was given up, as what its own session has read in it was never there. To be told in vain costs a read.
 
 use super::{Pushed, Touched};
+use crate::acl::may_choose;
 use crate::engine::Engine;
 use crate::gateway::{ConnectionId, Gateway};
 use crate::host::Host;
@@ -162,7 +163,7 @@ impl Gateway {
                 .keys
                 .iter()
                 .for_each(|key| self.key_changed(changes.keyspace, key, own.as_deref_mut(), host));
-            self.broadcast(&changes.keys, own, host);
+            self.broadcast((changes.keyspace, &changes.keys), own, host);
         }
         self.note_tracking(host);
     }
@@ -217,10 +218,17 @@ impl Gateway {
     }
 
     /// Tells those of keys that have chosen their prefixes.
-    fn broadcast(&mut self, keys: &[Box<[u8]>], mut own: Option<&mut Connection>, host: &mut dyn Host) {
+    fn broadcast(
+        &mut self,
+        (keyspace, keys): (KeyspaceId, &[Box<[u8]>]),
+        mut own: Option<&mut Connection>,
+        host: &mut dyn Host,
+    ) {
         for id in self.table.broadcast() {
             let its = own.as_deref().filter(|own| own.id == id).or_else(|| self.connection(id));
-            let Some(its) = its else { continue };
+            let Some(its) = its.filter(|its| may_choose(&its.session.user, keyspace, &*host)) else {
+                continue;
+            };
             if own.as_deref().is_some_and(|own| own.id == id && own.is_quiet()) {
                 continue;
             }
