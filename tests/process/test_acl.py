@@ -342,11 +342,81 @@ def test_a_team_sees_its_keyspace_only():
         assert team.call("SELECT", "0").is_error or team.call("EXEC").items[0].is_error
         team.call("DISCARD")
         assert team.call("EVAL", "return redis.call('get', 'k')", "0").text == b"in team"
+        # Functions and scripts are those of all.
+        for command in (["FUNCTION", "FLUSH"], ["FUNCTION", "DELETE", "x"], ["SCRIPT", "FLUSH"], ["SCRIPT", "KILL"]):
+            op.call("ACL", "SETUSER", "team", "+function", "+script")
+            assert team.call(*command).text.startswith(b"NOPERM functions and scripts are those of all"), command
+        # Whoever asks is told the same.
+        op.call("ACL", "SETUSER", "team", "+flushall")
+        assert op.call("ACL", "DRYRUN", "team", "FLUSHALL").text.startswith(b"FLUSHALL empties every keyspace")
+        assert op.call("ACL", "DRYRUN", "team", "GET", "k").text == b"OK"
+        checked = "return {redis.acl_check_cmd('flushall'), redis.acl_check_cmd('get', 'k')}"
+        may_flush, may_get = team.call("EVAL", checked, "0").items
+        assert may_flush.is_null and may_get.raw == b":1\r\n"
         # Its keyspace is taken away, and given back with another one.
+        assert team.call("TXN", "BEGIN").raw == b"+OK\r\n"
+        assert team.call("SET", "k", "late").raw == b"+OK\r\n"
         op.call("ACL", "SETUSER", "team", "resetkeyspaces", "keyspace:team-*")
         for command in (["GET", "k"], ["WATCH", "k"], ["TXN", "BEGIN"], ["EVAL", "return 1", "0"], ["SCAN", "0"]):
             assert team.call(*command).text.startswith(b"NOPERM this user may not use the selected keyspace"), command
+        assert team.call("TXN", "COMMIT").text.startswith(b"NOPERM the rules of this user have changed")
+        assert team.call("TXN", "ABORT").raw == b"+OK\r\n"
+        op.call("KEYSPACE", "USE", "team")
+        assert op.call("GET", "k").text == b"in team"
         assert team.call("KEYSPACE", "USE", "team-causal").raw == b"+OK\r\n"
         assert team.call("SET", "k", "v").raw == b"+OK\r\n"
         assert team.call("RESET").raw == b"+RESET\r\n"
         assert team.call("ACL", "WHOAMI").text == b"default"
+
+
+def test_a_heap_of_prefixes_is_refused(server):
+    """One word after the other stands for the command behind it: nobody follows them down."""
+    with server.raw() as op, server.raw() as raw:
+        op.call("ACL", "SETUSER", "lim", "on", "nopass", "~a*", "+@all", "-acl")
+        assert raw.call("AUTH", "lim", "x").raw == b"+OK\r\n"
+        many = 300_000
+        for command in (["BLIND"] * many + ["x"], ["AT", "s"] * many + ["GET", "b"], ["BLIND", "BLIND", "SET", "b", "v"]):
+            assert raw.call(*command).is_error
+        assert raw.call("EVAL", "return redis.pcall('blind', 'blind', 'set', 'b', 'v')", "0").is_error
+        assert op.call("ACL", "DRYRUN", "lim", *["BLIND"] * many, "x").raw
+        assert op.call("GET", "b").is_null
+        assert op.call("PING").raw == b"+PONG\r\n"
+
+
+def test_words_that_look_like_keys_or_hide_them(server):
+    with server.raw() as op, server.raw() as raw:
+        op.call("XGROUP", "CREATE", "secret", "STREAMS", "$", "MKSTREAM")
+        op.call("ACL", "SETUSER", "lim", "on", "nopass", "resetkeys", "~a*", "&ch*", "+@all")
+        assert raw.call("AUTH", "lim", "x").raw == b"+OK\r\n"
+        for group, consumer in (("STREAMS", "a"), ("g", "STREAMS"), ("STREAMS", "STREAMS")):
+            refused = raw.call("XREADGROUP", "GROUP", group, consumer, "STREAMS", "secret", ">")
+            assert refused.text.startswith(b"NOPERM this user has no permissions to access one of the keys"), refused.raw
+        # Shard channels are channels.
+        assert raw.call("SPUBLISH", "ch1", "m").raw == b":0\r\n"
+        assert b"channels" in raw.call("SPUBLISH", "a1", "m").text
+        assert not raw.call("SSUBSCRIBE", "ch1").is_error
+
+
+def test_a_merge_resolves_keys_that_its_user_may_write(server):
+    with server.raw() as op, server.raw() as raw:
+        op.call("KEYSPACE", "CREATE", "forks", "MODEL", "branch")
+        op.call("ACL", "SETUSER", "lim", "on", "nopass", "~a*", "+@all", "keyspace:forks")
+        assert raw.call("AUTH", "lim", "x").raw == b"+OK\r\n"
+        for key, is_refused in (("b", True), ("ALL", True), ("all", True), ("a", False)):
+            told = raw.call("MERGE", "RESOLVE", key)
+            assert told.is_error and told.text.startswith(b"NOPERM") == is_refused, (key, told.raw)
+        op.call("ACL", "SETUSER", "lim", "allkeys")
+        assert not raw.call("MERGE", "RESOLVE", "ALL").text.startswith(b"NOPERM")
+
+
+def test_a_broadcast_names_no_keys_of_other_keyspaces(server):
+    with server.raw() as op, server.raw() as team:
+        op.call("KEYSPACE", "CREATE", "ours", "MODEL", "strict")
+        op.call("ACL", "SETUSER", "team", "on", "nopass", "~*", "+@all", "keyspace:ours")
+        assert team.call("HELLO", "3", "AUTH", "team", "x").kind == b"%"
+        assert team.call("CLIENT", "TRACKING", "ON", "BCAST").raw == b"+OK\r\n"
+        op.call("SET", "secret", "v")
+        op.call("KEYSPACE", "USE", "ours")
+        op.call("SET", "told", "v")
+        told = team.read()
+        assert told.kind == b">" and told.items[1].texts() == [b"told"]

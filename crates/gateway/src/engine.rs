@@ -386,7 +386,7 @@ impl<'e, H: Host> Engine<'e, H> {
                 };
             }
             Mode::Queueing(_) => None,
-            Mode::Interactive { read_only } => Some(*read_only),
+            Mode::Interactive { read_only, .. } => Some(*read_only),
         };
         self.classify_in_transaction(call, read_only)
     }

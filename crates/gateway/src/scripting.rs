@@ -67,7 +67,7 @@ impl<H: Host> Engine<'_, H> {
     /// EVAL, FCALL and their like, outside of MULTI: a transaction of its own, or part of the open one.
     pub(crate) fn eval(&mut self, call: Call<'_>) -> Result<(), Error> {
         let (wrapper, read_only) = match self.connection.session.mode {
-            Mode::Interactive { read_only } => (Wrapper::Interactive, read_only),
+            Mode::Interactive { read_only, .. } => (Wrapper::Interactive, read_only),
             Mode::Plain | Mode::Queueing(_) => (Wrapper::Transaction, false),
         };
         let seed = self.draw_seed();

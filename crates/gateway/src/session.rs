@@ -189,6 +189,8 @@ pub(crate) enum Mode {
     Interactive {
         /// It may not write.
         read_only: bool,
+        /// The rules of its user have changed since it began: what it has written may not be allowed any more.
+        rules_changed: bool,
     },
 }
 

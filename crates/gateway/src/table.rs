@@ -186,13 +186,21 @@ impl Command {
 
     /// The keys behind `STREAMS`: the first half of what follows.
     fn stream_indices(&self, arguments: Arguments<'_>) -> Range<usize> {
-        let is_word =
-            |index: &usize| arguments.get(*index).is_some_and(|word| word.eq_ignore_ascii_case(b"STREAMS"));
-        let mut words = self.streams_from..arguments.len();
-        match words.find(|index| self.streams_from > 0 && is_word(index)) {
-            Some(word) => word + 1..word + 1 + (arguments.len() - word - 1) / 2,
-            None => 0..0,
+        let is_word = |index: usize, text: &str| {
+            arguments.get(index).is_some_and(|word| word.eq_ignore_ascii_case(text.as_bytes()))
+        };
+        if self.streams_from == 0 {
+            return 0..0;
         }
+        let mut index = 1;
+        while index < arguments.len() {
+            if is_word(index, "STREAMS") {
+                return index + 1..index + 1 + (arguments.len() - index - 1) / 2;
+            }
+            // A group or a consumer may be called STREAMS.
+            index += if is_word(index, "GROUP") { 3 } else { 1 };
+        }
+        0..0
     }
 
     /// The key behind the last `STORE` or `STOREDIST`.

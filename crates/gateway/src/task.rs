@@ -154,7 +154,9 @@ impl<H: Host> Engine<'_, H> {
     fn apply(&mut self, after: After, failed: bool) {
         let session = &mut self.connection.session;
         match after {
-            After::Began { read_only } if !failed => session.mode = Mode::Interactive { read_only },
+            After::Began { read_only } if !failed => {
+                session.mode = Mode::Interactive { read_only, rules_changed: false };
+            }
             After::Ended => {
                 session.mode = Mode::Plain;
                 session.watching = None;

@@ -88,6 +88,10 @@ impl User {
         // What is no command is refused as such.
         let behind = arguments.after(prefix);
         let Ok(found) = table::locate(behind) else { return Ok(()) };
+        // BLIND and AT refuse each other and themselves, however many there are.
+        if prefix_len(found.0).is_some() {
+            return Ok(());
+        }
         let moved = |denied: Denied| Denied { at: denied.at + prefix, ..denied };
         self.check(found, behind).map_err(moved)
     }
@@ -126,6 +130,13 @@ impl Selector {
         }
         if let Some(patterns) = &self.keys {
             let (facts, command, number) = (subject.facts, subject.command, subject.number);
+            // All conflicting keys: which they are nobody knows here.
+            if command.name == "merge|resolve"
+                && arguments.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"all"))
+                && !patterns.iter().any(|pattern| pattern.access == Access::ALL && pattern.text == b"*")
+            {
+                return Err(Denied { reason: Reason::Key, at: 2 });
+            }
             let keys = subject.keys.get_or_insert_with(|| facts.key_uses(command, number, arguments));
             for (at, access) in keys.iter().copied() {
                 let key = arguments.get(at).unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::commands::sort;
 use crate::describe;
 use crate::documents::Documents;
-use crate::table::{self, Command, NUMBERS};
+use crate::table::{self, Command, NUMBERS, flag};
 use resp::Arguments;
 use std::sync::OnceLock;
 
@@ -149,6 +149,10 @@ impl Facts {
         number: u16,
         arguments: Arguments<'_>,
     ) -> Vec<(usize, Access)> {
+        // Shard channels stand where keys do, and are none.
+        if command.is(flag::PUBSUB) {
+            return Vec::new();
+        }
         let place = self.known().place(number);
         let known = place.and_then(|place| self.all().get(place)).map_or(&[][..], |fact| &fact.keys);
         // Several specifications stand for one key each; the last one for all others.

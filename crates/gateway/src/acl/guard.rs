@@ -1,7 +1,7 @@
 //! Where users meet connections: every command of a session that may not do everything is looked at here, and sessions follow
 //! when users change.
 
-use super::{Denied, LogContext, LogEntry, Reason, User};
+use super::{Denied, KeyspaceRules, LogContext, LogEntry, Reason, User};
 use crate::commands::keyspaces;
 use crate::engine::Engine;
 use crate::flow::Flow;
@@ -45,6 +45,9 @@ impl Session {
             return true;
         }
         self.set_user(user, host);
+        if let Mode::Interactive { rules_changed, .. } = &mut self.mode {
+            *rules_changed = true;
+        }
         !self.is_subscriber() || {
             let may = |topic: Topic| {
                 let names = subscriptions.of(topic, id);
@@ -198,6 +201,7 @@ impl<H: Host> Engine<'_, H> {
     /// True if the user may do this, of which nobody is told.
     pub(crate) fn user_may(&self, found: (&'static Command, u16), arguments: Arguments<'_>) -> bool {
         self.connection.session.user.check(found, arguments).is_ok()
+            && self.check_user_keyspace(found.0, arguments).is_ok()
     }
 
     fn note_denied(
@@ -222,27 +226,57 @@ impl<H: Host> Engine<'_, H> {
     /// Refuses what leaves the keyspaces that the user may choose. What it may not choose is as if it did not exist.
     fn check_user_keyspace(&self, command: &Command, arguments: Arguments<'_>) -> Result<(), Error> {
         let session = &self.connection.session;
-        let rules = &session.user.keyspaces;
-        if rules.is_all() {
-            return Ok(());
+        if matches!(session.mode, Mode::Interactive { rules_changed: true, .. }) && commits(command) {
+            let text =
+                "the rules of this user have changed since the transaction began; abort it and begin another";
+            return Err(Error::new(ErrorCode::NoPerm, text));
         }
-        if !session.keyspace_is_open && uses_keyspace(command) {
+        let rules = &session.user.keyspaces;
+        if !rules.is_all() && !session.keyspace_is_open && uses_keyspace(command) {
             let text = "this user may not use the selected keyspace; choose one of those that KEYSPACE LIST names, with KEYSPACE \
                         USE";
             return Err(Error::new(ErrorCode::NoPerm, text));
         }
-        if command.name == "flushall" {
-            let text = "FLUSHALL empties every keyspace, and this user may use some only; FLUSHDB empties the selected one";
-            return Err(Error::new(ErrorCode::NoPerm, text));
+        check_keyspaces(rules, command, arguments)
+    }
+}
+
+/// Refuses what concerns keyspaces beyond the rules, whichever is selected.
+///
+/// # Errors
+/// It names one of them, or concerns all there are.
+pub(crate) fn check_keyspaces(
+    rules: &KeyspaceRules,
+    command: &Command,
+    arguments: Arguments<'_>,
+) -> Result<(), Error> {
+    if rules.is_all() {
+        return Ok(());
+    }
+    if let Some(text) = concerns_all(command) {
+        return Err(Error::new(ErrorCode::NoPerm, text));
+    }
+    match keyspaces::named(command, arguments) {
+        Some(name) if !rules.allows(name) && command.name == "keyspace|create" => {
+            let text = format!("this user may not use a keyspace of the name '{}'", table::lossy(name));
+            Err(Error::new(ErrorCode::NoPerm, text))
         }
-        match keyspaces::named(command, arguments) {
-            Some(name) if !rules.allows(name) && command.name == "keyspace|create" => {
-                let text = format!("this user may not use a keyspace of the name '{}'", table::lossy(name));
-                Err(Error::new(ErrorCode::NoPerm, text))
-            }
-            Some(name) if !rules.allows(name) => Err(keyspaces::missing(name)),
-            _ => Ok(()),
-        }
+        Some(name) if !rules.allows(name) => Err(keyspaces::missing(name)),
+        _ => Ok(()),
+    }
+}
+
+/// What those are told who may use some keyspaces only, if this changes something of all.
+fn concerns_all(command: &Command) -> Option<&'static str> {
+    match command.name {
+        "flushall" => Some(
+            "FLUSHALL empties every keyspace, and this user may use some only; FLUSHDB empties the selected one",
+        ),
+        "function|load" | "function|delete" | "function|flush" | "function|restore" | "function|kill"
+        | "script|flush" | "script|kill" => Some(
+            "functions and scripts are those of all keyspaces, and this user may use some only; a user of all keyspaces can do it",
+        ),
+        _ => None,
     }
 }
 
@@ -263,10 +297,27 @@ pub(crate) fn entry_of(
 fn uses_keyspace(command: &Command) -> bool {
     match command.handler {
         Handler::Data(_) => true,
-        Handler::Flow(flow) => matches!(
-            flow,
-            Flow::Watch | Flow::Begin | Flow::Own | Flow::At | Flow::Eval | Flow::OwnBegin | Flow::Context
-        ),
+        Handler::Flow(flow) => {
+            matches!(
+                flow,
+                Flow::Watch
+                    | Flow::Begin
+                    | Flow::Own
+                    | Flow::At
+                    | Flow::Eval
+                    | Flow::OwnBegin
+                    | Flow::Context
+            ) || commits(command)
+        }
         Handler::Local(_) | Handler::Container => false,
+    }
+}
+
+/// True for what commits the open transaction: TXN COMMIT, BRANCH COMMIT, MERGE COMMIT.
+fn commits(command: &Command) -> bool {
+    match command.handler {
+        Handler::Flow(Flow::Commit) => true,
+        Handler::Flow(Flow::OwnEnd) => command.short_name() == "commit",
+        _ => false,
     }
 }

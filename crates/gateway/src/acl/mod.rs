@@ -33,7 +33,7 @@ mod users;
 
 pub(crate) use check::{Denied, Reason};
 pub(crate) use facts::{CATEGORIES, Facts};
-pub(crate) use guard::{default_user, entry_of, may_choose};
+pub(crate) use guard::{check_keyspaces, default_user, entry_of, may_choose};
 pub use keyspaces::KeyspaceRules;
 pub use log::AclLog;
 pub(crate) use log::{Context as LogContext, Entry as LogEntry};

@@ -1,6 +1,6 @@
 //! Commands about users: see [`crate::acl`].
 
-use crate::acl::{CATEGORIES, Facts, LogEntry, Reason, Selector, User};
+use crate::acl::{CATEGORIES, Facts, LogEntry, Reason, Selector, User, check_keyspaces};
 use crate::control::Control;
 use crate::describe::{self, unknown_subcommand};
 use crate::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
@@ -233,7 +233,11 @@ fn dry_run(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Er
     }
     let found = table::locate(arguments)?;
     let Err(denied) = user.check(found, arguments) else {
-        sink.simple("OK");
+        // Which keyspace it would have selected nobody knows.
+        match check_keyspaces(&user.keyspaces, found.0, arguments) {
+            Ok(()) => sink.simple("OK"),
+            Err(error) => sink.bulk(error.message.as_bytes()),
+        }
         return Ok(());
     };
     let argument = lossy(arguments.get(denied.at).unwrap_or_default());

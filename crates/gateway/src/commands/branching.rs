@@ -37,7 +37,7 @@ static MERGE: &[Command] = &[
     Command::new("merge|forks", -2, NOSCRIPT, "anabranch 0.1.0", "Lists the fork points of the open merge, or of these states", Steer(Flow::Own)),
     Command::new("merge|conflicts", -2, NOSCRIPT, "anabranch 0.1.0", "Lists the keys that the open merge still has to write: MERGE CONFLICTS [cursor] [COUNT n]", Steer(Flow::Own)),
     Command::new("merge|get", 4, NOSCRIPT, "anabranch 0.1.0", "Shows the value of a key at a state: MERGE GET key state", Steer(Flow::Own)).keys(2, 2, 1),
-    Command::new("merge|resolve", -3, NOSCRIPT, "anabranch 0.1.0", "Writes what the keyspace's handler, or the type's rule, makes of a conflicting key, or of all: MERGE RESOLVE key|ALL [HANDLER] [NEWEST]", Steer(Flow::Own)),
+    Command::new("merge|resolve", -3, NOSCRIPT, "anabranch 0.1.0", "Writes what the keyspace's handler, or the type's rule, makes of a conflicting key, or of all: MERGE RESOLVE key|ALL [HANDLER] [NEWEST]", Steer(Flow::Own)).keys(2, 2, 1),
     Command::new("merge|handler", 2, NOSCRIPT, "anabranch 0.1.0", "Shows the merge handler of the keyspace, and what came of it at this site", Steer(Flow::Own)),
     Command::new("merge|commit", -2, NOSCRIPT, "anabranch 0.1.0", "Commits the open merge and replies the state it made: MERGE COMMIT [constraint]", Steer(Flow::OwnEnd)),
     Command::new("merge|abort", 2, NOSCRIPT, "anabranch 0.1.0", "Gives the open merge up", Steer(Flow::OwnEnd)),

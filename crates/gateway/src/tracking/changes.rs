@@ -5,6 +5,7 @@
 
 use super::reads::Moment;
 use super::{Pushed, Touched};
+use crate::acl::may_choose;
 use crate::engine::Engine;
 use crate::gateway::{ConnectionId, Gateway};
 use crate::host::Host;
@@ -195,7 +196,7 @@ impl Gateway {
             for key in &changes.keys {
                 self.key_changed((changes.keyspace, key), quiet, own.as_deref_mut(), host);
             }
-            self.broadcast(&changes.keys, quiet, own, host);
+            self.broadcast((changes.keyspace, &changes.keys), quiet, own, host);
         }
         self.note_tracking(host);
     }
@@ -257,14 +258,15 @@ impl Gateway {
     /// Tells those of keys that have chosen their prefixes.
     fn broadcast(
         &mut self,
-        keys: &[Box<[u8]>],
+        (keyspace, keys): (KeyspaceId, &[Box<[u8]>]),
         quiet: Option<ConnectionId>,
         mut own: Option<&mut Connection>,
         host: &mut dyn Host,
     ) {
         for id in self.table.broadcast() {
             let its = own.as_deref().filter(|own| own.id == id).or_else(|| self.connection(id));
-            let Some(its) = its.filter(|_| quiet != Some(id)) else { continue };
+            let its = its.filter(|its| quiet != Some(id) && may_choose(&its.session.user, keyspace, &*host));
+            let Some(its) = its else { continue };
             let Some(tracking) = &its.session.tracking else { continue };
             let with = |prefix: &[u8]| keys.iter().filter(|key| key.starts_with(prefix)).cloned().collect();
             let covered: Vec<Vec<Box<[u8]>>> = tracking.prefixes.iter().map(|prefix| with(prefix)).collect();

@@ -2,20 +2,22 @@
 
 use crate::cluster::{Cluster, ClusterView};
 use crate::process::Process;
+use gateway::KeyspaceRules;
 use protocol::hosted::Backlog;
 use protocol::model::{Properties, Property};
 use std::sync::atomic::Ordering::Relaxed;
 use types::{KeyspaceId, ReplySink};
 
 /// The lines of INFO's section `cluster`. `cluster_enabled` is about Redis Cluster's way to scatter keys, which no
-/// client has to know here.
-pub(crate) fn section(view: &ClusterView) -> String {
+/// client has to know here. Of keyspaces it tells those that are `visible`.
+pub(crate) fn section(view: &ClusterView, visible: &KeyspaceRules) -> String {
     let options = &view.options;
     let backlogs = view.backlogs.lock();
+    let seen = || backlogs.iter().filter(|(name, _)| visible.allows(name.as_bytes()));
     let conflicts: Vec<String> =
-        backlogs.iter().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
-    let strict: String = backlogs.iter().filter_map(|(name, backlog)| strict_line(name, backlog)).collect();
-    let queues: String = backlogs.iter().filter_map(|(name, backlog)| queue_line(name, backlog)).collect();
+        seen().map(|(name, backlog)| format!("{name}={}", backlog.conflicts)).collect();
+    let strict: String = seen().filter_map(|(name, backlog)| strict_line(name, backlog)).collect();
+    let queues: String = seen().filter_map(|(name, backlog)| queue_line(name, backlog)).collect();
     let region = options.file.process(options.process).map_or("", |process| process.region_name.as_str());
     format!(
         "cluster_enabled:0\r\ncluster_process:{}\r\ncluster_region:{region}\r\ncluster_processes:{}\r\n\
