@@ -363,6 +363,11 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         !S::FOLLOWS
     }
 
+    /// POCC: seed 1026 shows a session that does not see a context which it has taken over.
+    fn off(&self) -> &[Feature] {
+        if S::OPTIMISTIC { &[Feature::Eviction] } else { &[] }
+    }
+
     /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. Where sessions know
     /// what they depend on, each is a thread of its own. One clock that
     /// leaps is enough to wait for, and where nothing comes to rest there is nothing to say of convergence.

@@ -128,6 +128,11 @@ impl Deployment for CopsDeployment {
         true
     }
 
+    /// Seed 1051 shows survivors that do not end a lost region's streams.
+    fn off(&self) -> &[Feature] {
+        &[Feature::Eviction]
+    }
+
     /// A lost suffix or disk is not survived yet. The baseline's regions are never evicted.
     fn lacks(&self) -> &[Feature] {
         &LACKS[..LACKS.len() - usize::from(!self.options.serialized)]
