@@ -55,6 +55,14 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "thiserror",
     "triomphe",
     "xxhash-rust",
+    // SHA-256 and what it brings, which asks the processor what it can do.
+    "sha2",
+    "digest",
+    "block-buffer",
+    "crypto-common",
+    "hybrid-array",
+    "typenum",
+    "cpufeatures",
     // The consensus library and what it brings (decision 0009): its draws have one possible value, its logger discards.
     "raft",
     "raft-proto",

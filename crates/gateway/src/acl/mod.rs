@@ -24,8 +24,8 @@ mod file;
 mod guard;
 mod keyspaces;
 mod log;
+mod password;
 mod selector;
-mod sha256;
 #[cfg(test)]
 mod tests;
 mod user;

@@ -1,6 +1,6 @@
 //! Rules, what they come to, and the file; checks are tested with sessions (`tests/scripts/acl.txt`).
 
-use super::{Users, sha256};
+use super::{Users, password};
 
 /// Makes the user `u` by rules, and says how it is described then, or what is wrong.
 fn made(rules: &str) -> Result<String, String> {
@@ -87,7 +87,7 @@ fn only_the_right_password_will_do() {
     assert!(users.must_authenticate());
     assert!(users.authenticate(b"default", b"secret").is_some());
     assert!(users.authenticate(b"default", b"secre").is_none());
-    let hash = format!("#{}", sha256::hex(&sha256::digest(b"two")));
+    let hash = format!("#{}", password::hex(&password::digest(b"two")));
     users.set(b"u", [&b">one"[..], hash.as_bytes()].into_iter()).expect("rules");
     assert!(users.authenticate(b"u", b"one").is_none(), "it is off");
     users.set(b"u", [&b"on"[..], b"<one"].into_iter()).expect("rules");

@@ -2,8 +2,8 @@
 
 use super::facts::Facts;
 use super::keyspaces::{self, KeyspaceRules};
+use super::password::{self, Digest};
 use super::selector::{Selector, has_spaces};
-use super::sha256::{self, Digest};
 use std::fmt;
 use std::sync::Arc;
 
@@ -134,11 +134,11 @@ impl User {
 
     fn apply_prefixed(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         match rule {
-            [b'>', password @ ..] => self.add_password(sha256::digest(password)),
-            [b'#', hash @ ..] => self.add_password(sha256::from_hex(hash).ok_or(RuleError::BadHash)?),
-            [b'<', password @ ..] => return self.remove_password(&sha256::digest(password)),
+            [b'>', password @ ..] => self.add_password(password::digest(password)),
+            [b'#', hash @ ..] => self.add_password(password::from_hex(hash).ok_or(RuleError::BadHash)?),
+            [b'<', password @ ..] => return self.remove_password(&password::digest(password)),
             [b'!', hash @ ..] => {
-                return self.remove_password(&sha256::from_hex(hash).ok_or(RuleError::BadHash)?);
+                return self.remove_password(&password::from_hex(hash).ok_or(RuleError::BadHash)?);
             }
             [b'(', rules @ .., b')'] => {
                 let mut selector = Selector::none();
@@ -175,9 +175,9 @@ impl User {
 
     /// True if it may authenticate with this password.
     pub(super) fn accepts(&self, password: &[u8]) -> bool {
-        let digest = sha256::digest(password);
+        let digest = password::digest(password);
         // All are compared, so that the time does not tell which one it was.
-        let fits = self.passwords.iter().filter(|known| sha256::are_equal(known, &digest)).count() > 0;
+        let fits = self.passwords.iter().filter(|known| password::are_equal(known, &digest)).count() > 0;
         self.is_on && (self.needs_no_password || fits)
     }
 
@@ -195,7 +195,7 @@ impl User {
 
     /// The SHA-256 of its passwords.
     pub(crate) fn password_hashes(&self) -> Vec<String> {
-        self.passwords.iter().map(sha256::hex).collect()
+        self.passwords.iter().map(password::hex).collect()
     }
 
     /// `user name rules`: the line of the file that makes it again.
