@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Difference:
-    """One intended difference. The last command of `example` shows it."""
+    """One intended difference. The last command of `example` shows it; where that takes several clients, another test does."""
 
     what: str
     redis: str
@@ -27,7 +27,20 @@ class Difference:
         return named and ours != theirs and ours.startswith(self.ours) and theirs.startswith(self.theirs)
 
 
+# Shown by test_blocking.py.
+GONE = Difference(
+    what="`XREADGROUP` that waits while its stream or its group goes",
+    redis="`UNBLOCKED the stream key no longer exists`, or `NOGROUP the consumer group this client was blocked on no longer exists`",
+    anabranch="`NOGROUP No such key ... or consumer group ...`, or `WRONGTYPE`, as in 7.2",
+    reason="A command that waited is carried out again, as if it had just come.",
+    example=(),
+    commands=("XREADGROUP",),
+    ours=(b"-NOGROUP No such key", b"-WRONGTYPE"),
+    theirs=(b"-NOGROUP the consumer group this client was blocked on", b"-UNBLOCKED the stream key no longer exists"),
+)
+
 INTENDED = [
+    GONE,
     Difference(
         what="`PUBLISH` to a channel that the client itself has subscribed to, in RESP3",
         redis="sends the message before the reply, and inside of `EXEC` into the middle of its array",
@@ -346,7 +359,7 @@ HEADER = """\
 
 What an application or a client library can notice when it is moved from Redis 7.0 to Anabranch, for the commands
 that both have. Everything else is compared byte for byte: `tests/process/test_differential.py` sends the same random
-command sequences to both servers. Each row is itself tested: its example shows the difference.
+command sequences to both servers. Each row is itself tested.
 
 This page is made from `tests/process/differences.py`; change that file and run
 `python tests/process/differences.py > docs/reference/differences.md`.

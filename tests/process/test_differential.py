@@ -54,7 +54,7 @@ def play(server, lines) -> list:
         return [raw.call(*line.split()) for line in lines]
 
 
-@pytest.mark.parametrize("difference", INTENDED, ids=lambda difference: difference.example[-1].replace(" ", "-"))
+@pytest.mark.parametrize("difference", [row for row in INTENDED if row.example], ids=lambda difference: difference.example[-1].replace(" ", "-"))
 def test_an_intended_difference_is_one(server, peer, difference):
     ours, theirs = play(server, difference.example), play(peer, difference.example)
     # The reply to HELLO tells the connection's number.

@@ -1,6 +1,7 @@
 //! `fuzz`: every target under `fuzz/fuzz_targets` for a while.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -8,6 +9,9 @@ use crate::simulation::number;
 use crate::workspace::{Workspace, run};
 
 const TARGETS: &str = "fuzz/fuzz_targets";
+/// Inputs that a target begins with, in a folder of its name, and where what is found is kept.
+const SEEDS: &str = "fuzz/seeds";
+const CORPUS: &str = "fuzz/corpus";
 
 /// `cargo xtask fuzz [--seconds N]`: each target for so long.
 pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
@@ -25,7 +29,8 @@ pub fn fuzz(workspace: &Workspace, seconds: u32) -> Result<()> {
     for target in targets(workspace)? {
         println!("== fuzz {target}, {seconds} s");
         let mut fuzz = workspace.command("rustup");
-        fuzz.args(["run", "nightly", "cargo", "fuzz", "run", &target, "--", "-max_len=4096", "-verbosity=0"]);
+        fuzz.args(["run", "nightly", "cargo", "fuzz", "run", &target]).args(inputs(workspace, &target)?);
+        fuzz.args(["--", "-max_len=4096", "-verbosity=0"]);
         run(fuzz.arg(format!("-max_total_time={seconds}")).env_remove("CARGO"))?;
     }
     Ok(())
@@ -38,6 +43,13 @@ pub fn ensure_installed(workspace: &Workspace) -> Result<()> {
     run(&mut version).context(
         "the fuzzer is missing; install it with: rustup toolchain install nightly && cargo install cargo-fuzz",
     )
+}
+
+/// The folders of a target's inputs: the first takes new ones.
+fn inputs(workspace: &Workspace, target: &str) -> Result<Vec<PathBuf>> {
+    let [corpus, seeds] = [CORPUS, SEEDS].map(|folder| workspace.root.join(folder).join(target));
+    fs::create_dir_all(&corpus).with_context(|| format!("cannot create {}", corpus.display()))?;
+    Ok(if seeds.is_dir() { vec![corpus, seeds] } else { vec![corpus] })
 }
 
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
