@@ -75,13 +75,23 @@ def test_what_a_greeting_tells(servers):
 
 def test_info_has_the_fields_that_clients_look_for(servers):
     wanted = {
-        "replication": {"role", "connected_slaves", "master_repl_offset"},
         "server": {"redis_version", "redis_mode", "os", "arch_bits", "process_id", "run_id", "tcp_port", "uptime_in_seconds", "uptime_in_days"},
         "memory": {"used_memory", "used_memory_human", "used_memory_peak_human", "used_memory_peak_perc", "maxmemory_policy"},
     }
     for section, fields in wanted.items():
         for server in servers:
             assert fields <= set(server.client().info(section)), (server.name, section)
+
+
+def test_a_master_without_replicas_says_what_redis_says(servers):
+    """A client that looks for a master's history finds one, and no process refuses writes as Redis's replicas do."""
+    told = []
+    for server in servers:
+        client = server.client()
+        replication = client.info("replication")
+        assert len(replication.pop("master_replid")) == 40, server.name
+        told.append((replication, client.config_get("replica-read-only"), client.config_get("slave-read-*")))
+    assert told[0] == told[1] and told[0][1:] == ({"replica-read-only": "yes"}, {"slave-read-only": "yes"})
 
 
 def test_debug_sleep_is_a_slow_command(servers):

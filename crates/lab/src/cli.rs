@@ -2,6 +2,8 @@
 
 mod bench;
 mod figures;
+#[cfg(test)]
+mod reference;
 
 pub use bench::*;
 use checker::Level;

@@ -1,12 +1,11 @@
-//! What the process says about itself: INFO, MEMORY STATS, metrics.
+//! What the process says about itself: INFO, MEMORY STATS.
 
 use crate::cluster;
-use crate::journal::Journal;
 use crate::keyspace::Keyspace;
 use crate::process::Process;
 use gateway::{Figures, KeyspaceRules, Statistics};
 use protocol::eviction::human_bytes;
-use protocol::hosted::{Backlog, Holdings, Lag};
+use protocol::hosted::Holdings;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +67,7 @@ pub(crate) fn write(
                 lags(process, visible, out);
             }
             "keyspace" => keyspace(process, (keyspaces, visible), out),
-            _ => line(out, format_args!("role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0")),
+            _ => replication(process, out),
         }
     }
 }
@@ -89,7 +88,7 @@ fn server(process: &Process, out: &mut String) {
     line(out, format_args!("config_file:{file}"));
     let process_id = std::process::id();
     line(out, format_args!("arch_bits:{}\r\nprocess_id:{process_id}", usize::BITS));
-    line(out, format_args!("run_id:{:020x}{process_id:020x}", process.locals.incarnation.0));
+    line(out, format_args!("run_id:{}", run_id(process)));
     line(out, format_args!("tcp_port:{}", process.port.load(Relaxed)));
     line(out, format_args!("uptime_in_seconds:{uptime}\r\nuptime_in_days:{}", uptime / 86_400));
     line(
@@ -99,6 +98,20 @@ fn server(process: &Process, out: &mut String) {
             process.locals.incarnation, process.options.threads
         ),
     );
+}
+
+/// 40 hexadecimal digits, new with every start.
+fn run_id(process: &Process) -> String {
+    format!("{:020x}{:020x}", process.locals.incarnation.0, std::process::id())
+}
+
+/// What Redis says of a master without replicas.
+fn replication(process: &Process, out: &mut String) {
+    line(out, format_args!("role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover"));
+    line(out, format_args!("master_replid:{}\r\nmaster_replid2:{:040}", run_id(process), 0));
+    line(out, format_args!("master_repl_offset:0\r\nsecond_repl_offset:-1\r\nrepl_backlog_active:0"));
+    line(out, format_args!("repl_backlog_size:1048576\r\nrepl_backlog_first_byte_offset:0"));
+    line(out, format_args!("repl_backlog_histlen:0"));
 }
 
 fn clients(process: &Process, out: &mut String) {
@@ -132,7 +145,7 @@ fn memory(process: &Process, out: &mut String) {
 }
 
 /// What the kernel says the process occupies, in bytes; 0 where it does not say.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
 }
@@ -252,10 +265,6 @@ fn peak_bytes() -> u64 {
     line.split_ascii_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
-fn commands(process: &Process) -> u64 {
-    process.workers.read().iter().map(|worker| worker.commands.load(Relaxed)).sum()
-}
-
 /// How old is what this process knows of each causal keyspace; see `metrics`.
 fn lags(process: &Process, visible: &KeyspaceRules, out: &mut String) {
     let lags = process.view.lags.lock().clone();
@@ -294,234 +303,4 @@ fn keyspace(process: &Process, (keyspaces, visible): (&[Arc<Keyspace>], &Keyspac
             );
         }
     }
-}
-
-/// The process's figures in Prometheus's text format.
-pub(crate) fn metrics(process: &Process) -> String {
-    let mut out = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
-        let heading = writeln!(out, "# HELP anabranch_{name} {help}\n# TYPE anabranch_{name} {kind}");
-        let lines =
-            values.iter().try_for_each(|(labels, value)| writeln!(out, "anabranch_{name}{labels} {value}"));
-        debug_assert!(heading.is_ok() && lines.is_ok(), "a string takes any text");
-    };
-    let plain = |value: u64| vec![(String::new(), value)];
-    metric("up", "gauge", "1 while the process serves.", &plain(1));
-    metric(
-        "uptime_seconds",
-        "gauge",
-        "Since the process started.",
-        &plain(process.started.elapsed().as_secs()),
-    );
-    metric(
-        "resident_memory_bytes",
-        "gauge",
-        "Memory held, as the kernel counts it.",
-        &plain(resident_bytes()),
-    );
-    let memory = &process.locals.memory;
-    metric(
-        "data_memory_bytes",
-        "gauge",
-        "Memory of all data, as it is counted.",
-        &plain(memory.used().bytes as u64),
-    );
-    metric("max_memory_bytes", "gauge", "Its limit; 0 for none.", &plain(memory.limit()));
-    metric("evicted_keys_total", "counter", "Keys that caches have let go.", &plain(memory.evicted()));
-    metric(
-        "refused_for_memory_total",
-        "counter",
-        "Commands refused because memory is used up.",
-        &plain(memory.refused()),
-    );
-    metric("connected_clients", "gauge", "Clients connected.", &plain(process.clients.load(Relaxed) as u64));
-    let connections = plain(process.total_connections.load(Relaxed));
-    metric("connections_total", "counter", "Connections accepted.", &connections);
-    let rejected = plain(process.rejected_connections.load(Relaxed));
-    metric(
-        "rejected_connections_total",
-        "counter",
-        "Connections refused at the limit of clients.",
-        &rejected,
-    );
-    metric("commands_total", "counter", "Commands executed or queued.", &plain(commands(process)));
-    let keyspaces = process.keyspaces();
-    let each = |value: fn(&Keyspace) -> u64| -> Vec<(String, u64)> {
-        keyspaces
-            .iter()
-            .map(|keyspace| (format!("{{keyspace=\"{}\"}}", keyspace.name), value(keyspace)))
-            .collect()
-    };
-    metric("keys", "gauge", "Keys held.", &each(|keyspace| keyspace.len() as u64));
-    metric(
-        "keys_with_deadline",
-        "gauge",
-        "Keys that will expire.",
-        &each(|keyspace| keyspace.deadlines() as u64),
-    );
-    metric("keyspace_memory_bytes", "gauge", "Memory of the data, estimated.", &each(|k| k.memory() as u64));
-    let open = each(|keyspace| keyspace.transactions.lock().len() as u64);
-    metric("open_transactions", "gauge", "Interactive transactions open.", &open);
-    let view = &process.view;
-    let connected = plain(view.peers_connected.load(Relaxed) as u64);
-    metric("peers_connected", "gauge", "Processes of the cluster connected to.", &connected);
-    backlog_metrics(&view.backlogs.lock(), &mut metric);
-    lag_metrics(&view.lags.lock(), &mut metric);
-    if let Some(journal) = &process.journal {
-        log_metrics(process, journal, &mut metric);
-    }
-    out
-}
-
-/// Takes a metric: name, kind, help, and values with their labels.
-type Metric<'m> = dyn FnMut(&str, &str, &str, &[(String, u64)]) + 'm;
-
-/// What keyspaces of a cluster keep here for others, and what has come of their meetings.
-fn backlog_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
-    let each = |value: fn(&Backlog) -> usize| -> Vec<(String, u64)> {
-        let line =
-            |(name, backlog): &(String, Backlog)| (format!("{{keyspace=\"{name}\"}}"), value(backlog) as u64);
-        backlogs.iter().map(line).collect()
-    };
-    let recorded = each(|backlog| backlog.recorded_groups);
-    metric(
-        "recorded_groups",
-        "gauge",
-        "Transactions that strict replicas remember for each other.",
-        &recorded,
-    );
-    let combined = each(|backlog| backlog.combined.unwrap_or(0) as usize);
-    metric(
-        "combined_total",
-        "counter",
-        "Transactions that committed with another one of this process, of keyspaces with CONCURRENCY locking.",
-        &combined,
-    );
-    let queued = each(|backlog| backlog.queued_bytes);
-    metric(
-        "queued_bytes",
-        "gauge",
-        "Bytes of memory that causal partitions keep for other regions.",
-        &queued,
-    );
-    let spilled = each(|backlog| backlog.spilled_bytes as usize);
-    metric(
-        "spilled_bytes",
-        "gauge",
-        "Bytes on disk that causal partitions keep for other regions.",
-        &spilled,
-    );
-    let transfers = each(|backlog| backlog.transfers.unwrap_or(0) as usize);
-    metric(
-        "state_transfers_total",
-        "counter",
-        "How often causal partitions began to take the state of their peers, because these no longer queue it or it was lost.",
-        &transfers,
-    );
-    let conflicts = each(|backlog| backlog.conflicts);
-    metric("conflicts", "gauge", "Writes lost to concurrent ones, listed by CONFLICTS LIST.", &conflicts);
-    let dropped = each(|backlog| backlog.conflicts_dropped as usize);
-    metric(
-        "conflicts_dropped_total",
-        "counter",
-        "Writes lost to concurrent ones and no longer listed, because the list was full.",
-        &dropped,
-    );
-    meeting_metrics(backlogs, metric);
-}
-
-/// How often transactions of strict keyspaces were in each other's way at replicas here, by what came of it.
-fn meeting_metrics(backlogs: &[(String, Backlog)], metric: &mut Metric<'_>) {
-    let lines = backlogs.iter().flat_map(|(name, Backlog { meetings, .. })| {
-        let kinds = [("wait", meetings.waits), ("conflict", meetings.conflicts), ("wound", meetings.wounds)];
-        kinds.map(|(kind, count)| (format!("{{keyspace=\"{name}\",kind=\"{kind}\"}}"), count))
-    });
-    metric(
-        "transactions_met_total",
-        "counter",
-        "How often transactions of a strict keyspace waited, were refused or lost their locks for others at replicas here.",
-        &lines.collect::<Vec<_>>(),
-    );
-}
-
-fn lag_metrics(lags: &[(String, Lag)], metric: &mut Metric<'_>) {
-    let ages = lags.iter().map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), lag.snapshot_ms));
-    let ages: Vec<(String, u64)> = ages.collect();
-    metric(
-        "snapshot_age_ms",
-        "gauge",
-        "Age of the newest snapshot that clients of a causal keyspace read.",
-        &ages,
-    );
-    let regions = lags.iter().flat_map(|(name, lag)| {
-        let labels = move |region: &String| format!("{{keyspace=\"{name}\",from=\"{region}\"}}");
-        lag.regions.iter().map(move |(region, ms)| (labels(region), *ms))
-    });
-    let regions: Vec<(String, u64)> = regions.collect();
-    metric(
-        "region_lag_ms",
-        "gauge",
-        "Age of what has arrived of a causal keyspace from another region.",
-        &regions,
-    );
-    let sent = lags.iter().flat_map(|(name, lag)| {
-        let labels = move |region: &String| format!("{{keyspace=\"{name}\",to=\"{region}\"}}");
-        lag.sent.iter().map(move |(region, bytes)| (labels(region), *bytes))
-    });
-    let sent: Vec<(String, u64)> = sent.collect();
-    metric(
-        "sent_bytes_total",
-        "counter",
-        "Bytes of a causal keyspace for processes of a region, this one's included.",
-        &sent,
-    );
-    let waits = |value: fn(&Lag) -> u64| {
-        let values = lags.iter().filter(|(_, lag)| lag.waits.reads > 0);
-        values.map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), value(lag))).collect::<Vec<_>>()
-    };
-    metric(
-        "reads_waited_total",
-        "counter",
-        "Reads of a keyspace kept by a baseline that waited for their snapshot.",
-        &waits(|lag| lag.waits.waited),
-    );
-    metric(
-        "read_wait_us_total",
-        "counter",
-        "For how long these waited, in microseconds, all together.",
-        &waits(|lag| lag.waits.micros),
-    );
-    let degraded = |value: fn(&Lag) -> u64| {
-        let values = lags.iter().filter(|(_, lag)| lag.degraded.1 > 0);
-        values.map(|(name, lag)| (format!("{{keyspace=\"{name}\"}}"), value(lag))).collect::<Vec<_>>()
-    };
-    metric(
-        "sessions_pessimistic",
-        "gauge",
-        "Sessions that depend on a region that is cut off, and see what is stable without it.",
-        &degraded(|lag| lag.degraded.0),
-    );
-    metric(
-        "sessions_degraded_total",
-        "counter",
-        "How often a session began to.",
-        &degraded(|lag| lag.degraded.1),
-    );
-}
-
-fn log_metrics(process: &Process, journal: &Journal, metric: &mut Metric<'_>) {
-    let plain = |value: u64| vec![(String::new(), value)];
-    let durable = journal.durable();
-    metric("log_written_group", "counter", "The newest group of the log written.", &plain(durable.written));
-    metric("log_synced_group", "counter", "The newest group of the log synced.", &plain(durable.synced));
-    metric("log_syncs_total", "counter", "Syncs of the log.", &plain(journal.syncs.load(Relaxed)));
-    let suspended = u64::from(journal.is_suspended());
-    metric("log_suspended", "gauge", "1 while the log cannot be written.", &plain(suspended));
-    metric(
-        "log_bytes_since_checkpoint",
-        "gauge",
-        "Growth since the last checkpoint.",
-        &plain(journal.grown()),
-    );
-    metric("checkpoints_total", "counter", "Checkpoints taken.", &plain(process.checkpoints.load(Relaxed)));
 }

@@ -2,7 +2,7 @@
 //! meaning.
 //!
 //! A few can be changed while the process runs. Some have no meaning here, and may be set because that does no harm: how
-//! Redis packs small values, and how it frees memory. All others are what the process was started with; setting one to the
+//! Redis packs small values, how it frees memory, and what its replicas refuse. All others are what the process was started with; setting one to the
 //! value that it has is no change.
 
 use crate::options::Options;
@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize
 use std::time::Duration;
 use types::Error;
 
-/// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, or
-/// how often Redis looks after itself: no reply depends on them.
-const MEANINGLESS: [(&str, &str); 22] = [
+/// Parameters without a meaning here, with the values that Redis has for them. They say how memory is laid out or freed, how
+/// often Redis looks after itself, or what its replicas refuse: no reply depends on them.
+const MEANINGLESS: [(&str, &str); 24] = [
     ("activedefrag", "no"),
     ("activerehashing", "yes"),
     ("dynamic-hz", "yes"),
@@ -36,9 +36,11 @@ const MEANINGLESS: [(&str, &str); 22] = [
     ("list-compress-depth", "0"),
     ("list-max-listpack-size", "-2"),
     ("list-max-ziplist-size", "-2"),
+    ("replica-read-only", "yes"),
     ("set-max-intset-entries", "512"),
     ("set-max-listpack-entries", "128"),
     ("set-max-listpack-value", "64"),
+    ("slave-read-only", "yes"),
     ("stream-node-max-entries", "100"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),

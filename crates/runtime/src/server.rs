@@ -6,7 +6,7 @@ use crate::health::{self, Health};
 use crate::options::Options;
 use crate::process::{EndsWithPanic, Process, WorkerHandle};
 use crate::worker::{Parts, WAKER, Worker};
-use crate::{checkpointer, guard, info, syncer};
+use crate::{checkpointer, guard, metrics, syncer};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ impl Handle {
 
     /// The process's figures in Prometheus's text format.
     pub fn metrics(&self) -> String {
-        info::metrics(&self.0)
+        metrics::write(&self.0)
     }
 
     /// Is it well?

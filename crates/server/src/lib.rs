@@ -12,7 +12,7 @@ mod config;
 mod logs;
 mod models;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use cli::{ClusterCommand, Command, CommandLine, ProductClusterArguments};
 pub use cli::{ClusterLocalArguments, INSTRUCTIONS, ServeArguments};
 pub use commands::Outcome;
@@ -32,6 +32,11 @@ pub fn run() -> ExitCode {
             run_local(&common, ClusterExtras { models: MODELS, options, skew, direct })
         }
     })
+}
+
+/// The definition of the product's command line.
+pub fn command_line() -> clap::Command {
+    CommandLine::command()
 }
 
 /// What the process ends with after a command; why it could not be carried out is printed.
