@@ -1,7 +1,5 @@
 //! `docs/reference/cli.md` is generated from the definitions of both command lines.
 
-#![expect(clippy::disallowed_methods, reason = "the page is a file of the repository")]
-
 use super::CommandLine;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
