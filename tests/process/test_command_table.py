@@ -1,7 +1,12 @@
 """COMMAND INFO and COMMAND DOCS, field by field, for every command that both servers have."""
 
+import difflib
+import re
+
 import pytest
 
+# From this likeness on a sentence is somebody else's.
+NEARLY = 0.87
 # Fields that differ on purpose, each with the reason. Everything else is the same, byte for byte.
 OWN_WORDS = "sentences are our own"
 NO_SUCH = "subcommands that we do not have, or that came after 7.0"
@@ -146,3 +151,21 @@ def test_both_protocols_tell_the_same(shared_server, peer):
     with shared_server.raw() as ours, peer.raw() as theirs:
         for name in ("get", "mset", "hset"):
             assert ours.call("COMMAND", "INFO", name).raw == theirs.call("COMMAND", "INFO", name).raw
+
+
+def test_sentences_are_our_own(tables):
+    """No summary, complexity or history is nearly Redis's; a short formula or list of options cannot be said otherwise."""
+    (_, ours), (_, theirs) = tables
+    for name in ours.keys() & theirs.keys():
+        for field in {"summary", "complexity", "history"} & ours[name].keys() & theirs[name].keys():
+            for sentence in sentences(ours[name][field]):
+                for other in sentences(theirs[name][field]):
+                    ratio = difflib.SequenceMatcher(None, sentence, other).ratio()
+                    assert ratio < NEARLY or len(sentence.split()) < 3, f"{name}: {sentence!r} is {other!r}"
+
+
+def sentences(reply) -> list[str]:
+    """The texts of a field, without their signs."""
+    if reply.items is None:
+        return [re.sub(r"[^a-z0-9() ]", "", reply.text.decode().lower())]
+    return [sentence for item in reply.items for sentence in sentences(item)]

@@ -58,6 +58,18 @@ def blocks(page: Path) -> list[Block]:
     return [Block(page, match) for match in BLOCK.finditer(page.read_text())]
 
 
+class Documented(Anabranch):
+    """A server with the options of a page, but its port and its data."""
+
+    def __init__(self, options: list[str]):
+        super().__init__()
+        self.options = options
+
+    def _command(self) -> list[str]:
+        where = [] if "--memory" in self.options else ["--data", str(self.data)]
+        return [product(), "serve", *self.options, "--listen", "127.0.0.1:0", *where, "--json"]
+
+
 class Stage:
     """The servers and clients of a page."""
 
@@ -87,10 +99,8 @@ class Stage:
         return self.clients[name]
 
     def serve(self, arguments: list[str], documented: int) -> None:
-        """Starts a server with the options of the page, but its port, which is free."""
-        server = Anabranch()
-        where = [] if "--memory" in arguments else ["--data", str(server.data)]
-        server._command = lambda: [product(), "serve", *arguments, "--listen", "127.0.0.1:0", *where, "--json"]
+        """Starts a server with the options of the page; files that they name are in its folder."""
+        server = Documented(arguments)
         self.servers.append(server)
         here = os.getcwd()
         os.chdir(self.folder)

@@ -250,7 +250,8 @@ const DIFFERENCES: &[&str] = &[
     "Queued commands and watched keys are bounded in number. A pattern that keys are compared with has at most 1024 characters \
      between its first and its last `*`.",
     "`CONFIG SET` changes `slowlog-log-slower-than`, `slowlog-max-len`, `latency-monitor-threshold`, `maxclients`, `maxmemory`, \
-     `maxmemory-policy`, `maxmemory-samples`, `protected-mode`, `timeout`, `requirepass` and `client-output-buffer-limit` (of \
+     `maxmemory-policy`, `maxmemory-samples`, `protected-mode`, `timeout`, `requirepass`, \
+     `notify-keyspace-events`, `busy-reply-threshold`, `tracking-table-max-keys` and `client-output-buffer-limit` (of \
      which the limits of `pubsub` do something), of this process and until it ends. How Redis packs small values and frees memory (`hash-max-listpack-entries`, \
      `lazyfree-lazy-expire`, `hz` and their like) may be set and has no meaning. Any other parameter stays as it is. \
      `CONFIG REWRITE` is refused, and `CONFIG GET` shows no password.",

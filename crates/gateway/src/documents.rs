@@ -239,17 +239,18 @@ pub(crate) fn write_flags(names: &[&str], sink: &mut dyn ReplySink) {
 mod tests {
     use super::*;
     use crate::table::FAMILIES;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_command_has_an_entry_and_every_entry_a_command() {
         let families = FAMILIES.iter().flat_map(|family| family.commands);
-        let mut names: Vec<&str> = families
-            .flat_map(|command| std::iter::once(command).chain(command.subcommands))
-            .map(|c| c.name)
-            .collect();
-        names.sort_unstable();
+        let commands = families.flat_map(|command| std::iter::once(command).chain(command.subcommands));
+        let names: BTreeSet<&str> = commands.map(|command| command.name).collect();
         let documents = Documents::read();
-        assert_eq!(documents.0.keys().copied().collect::<Vec<_>>(), names);
+        let entries: BTreeSet<&str> = documents.0.keys().copied().collect();
+        let (none, no_command) = (&names - &entries, &entries - &names);
+        assert!(none.is_empty(), "documents.txt has no entry of {none:?}");
+        assert!(no_command.is_empty(), "documents.txt has entries of {no_command:?}, which are no commands");
         for (name, document) in &documents.0 {
             let known =
                 ["arguments", "complexity", "deprecated", "doc_flags", "flags", "history", "keys", "tips"];
@@ -268,7 +269,8 @@ mod tests {
         let documents = Documents::read();
         for command in FAMILIES.iter().flat_map(|family| family.commands) {
             let has_keys = command.keys.first > 0 || command.key_count > 0 || command.streams_from > 0;
-            assert_eq!(documents.of(command.name).keys().next().is_some(), has_keys, "{}", command.name);
+            let says = documents.of(command.name).keys().next().is_some();
+            assert_eq!(says, has_keys, "`keys` of {} in documents.txt", command.name);
         }
     }
 

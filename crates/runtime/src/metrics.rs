@@ -378,7 +378,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the page is a file of the repository")]
     fn the_page_of_metrics_is_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
         let page = metrics_markdown();

@@ -111,7 +111,7 @@ pub struct MemberArguments {
     /// Which process of the cluster this is
     #[arg(long, value_name = "N", requires = "cluster")]
     pub process: Option<u16>,
-    /// The cluster is new and all its processes start for the first time: an empty directory has forgotten nothing
+    /// First start of a new cluster only, at all its processes: treat an empty data directory as new, not as a lost disk
     #[arg(long, requires = "cluster")]
     pub bootstrap: bool,
     /// Go on without what is lost: a damaged log is cut where the damage begins and what goes is printed; causal keyspaces

@@ -31,7 +31,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("ping", -1, FAST, "1.0.0", "Replies PONG, or the argument", Local(ping)),
     Command::new("echo", 2, LOADING | STALE | FAST, "1.0.0", "Replies the argument", Local(echo)),
     Command::new("select", 2, LOADING | STALE | FAST, "1.0.0", "Chooses the keyspace that the configuration maps to a number", Local(select)),
-    Command::new("quit", -1, HANDSHAKE, "1.0.0", "Closes the connection", Steer(Flow::Quit)),
+    Command::new("quit", -1, HANDSHAKE, "1.0.0", "Says OK and ends the connection", Steer(Flow::Quit)),
     Command::new("reset", 1, HANDSHAKE, "6.2.0", "Makes the connection as good as new", Steer(Flow::Reset)),
     Command::new("client", -2, 0, "2.4.0", "Commands about clients", Handler::Container).containing(CLIENT),
 ];

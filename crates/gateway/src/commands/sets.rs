@@ -29,7 +29,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("sinterstore", -3, WRITE | DENYOOM, "1.0.0", "Intersects sets and keeps the result", Data(set_stores::store_intersection)).keys(1, -1, 1),
     Command::new("sunionstore", -3, WRITE | DENYOOM, "1.0.0", "Unites sets and keeps the result", Data(set_stores::store_union)).keys(1, -1, 1),
     Command::new("sdiffstore", -3, WRITE | DENYOOM, "1.0.0", "Subtracts sets from the first and keeps the result", Data(set_stores::store_difference)).keys(1, -1, 1),
-    Command::new("smove", 4, WRITE | FAST, "1.0.0", "Moves a member from one set to another", Data(set_stores::between)).keys(1, 2, 1),
+    Command::new("smove", 4, WRITE | FAST, "1.0.0", "Takes a member out of a set and puts it into another one", Data(set_stores::between)).keys(1, 2, 1),
     Command::new("sscan", -3, READONLY, "2.8.0", "Visits the members of a set piece by piece", Data(scan)).keys(1, 1, 1),
 ];
 

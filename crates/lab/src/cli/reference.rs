@@ -1,7 +1,5 @@
 //! `docs/reference/cli.md` is generated from the definitions of both command lines.
 
-#![expect(clippy::disallowed_methods, reason = "the page is a file of the repository")]
-
 use super::CommandLine;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
@@ -59,7 +57,7 @@ fn write_rows(command: &Command, above: &str, page: &mut String) {
     }
     let named = command.get_positionals().map(|argument| format!(" {}", value(argument)));
     let named: String = named.collect();
-    let options: Vec<String> = options(command).iter().map(|option| format!("`{}`", usage(option))).collect();
+    let options: Vec<String> = options(command).iter().map(|option| usage(option)).collect();
     page.push_str(&format!("| `{name}{named}` | {} | {} |\n", about(command), options.join(" ")));
 }
 
@@ -70,12 +68,10 @@ fn about(command: &Command) -> String {
 
 fn options(command: &Command) -> Vec<&Arg> {
     let of_all = ["help", "version"];
-    let own = |option: &&Arg| !option.is_hide_set() && !of_all.contains(&option.get_id().as_str());
-    command.get_opts().chain(command.get_arguments().filter(|argument| is_flag(argument))).filter(own).collect()
-}
-
-fn is_flag(argument: &Arg) -> bool {
-    argument.get_long().is_some() && !argument.get_action().takes_values()
+    command
+        .get_opts()
+        .filter(|option| !option.is_hide_set() && !of_all.contains(&option.get_id().as_str()))
+        .collect()
 }
 
 /// The value that an argument takes, as its name.
@@ -84,16 +80,22 @@ fn value(argument: &Arg) -> String {
     names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
+/// As code in a cell of a table.
 fn usage(option: &Arg) -> String {
     let long = option.get_long().unwrap_or_default();
-    if option.get_action().takes_values() { format!("--{long} {}", value(option)) } else { format!("--{long}") }
+    if option.get_action().takes_values() {
+        format!("`--{long} {}`", value(option).replace('|', "\\|"))
+    } else {
+        format!("`--{long}`")
+    }
 }
 
 /// What an option means, its values where they are a list, its default, and the options that exclude it.
 fn write_option(command: &Command, option: &Arg, page: &mut String) {
     let mut meaning = option.get_help().map(ToString::to_string).unwrap_or_default();
     let values = option.get_possible_values();
-    if option.get_action().takes_values() && !values.is_empty() {
+    // Where the value's name is a list of them, it says enough.
+    if option.get_action().takes_values() && !values.is_empty() && !value(option).contains('|') {
         let said = values.iter().map(|value| match value.get_help() {
             Some(help) => format!("`{}`: {help}", value.get_name()),
             None => format!("`{}`", value.get_name()),
@@ -114,7 +116,7 @@ fn write_option(command: &Command, option: &Arg, page: &mut String) {
     if !excluded.is_empty() {
         meaning.push_str(&format!(". Not with {}", excluded.join(", ")));
     }
-    page.push_str(&format!("| `{}` | {} |\n", usage(option), meaning.replace('|', "\\|")));
+    page.push_str(&format!("| {} | {} |\n", usage(option), meaning.replace('|', "\\|")));
 }
 
 #[test]

@@ -288,7 +288,10 @@ impl Options {
             }
             let reason = match word.name() {
                 "PARTITIONS" => "PARTITIONS stays: keys do not move between shards yet",
-                "REPLICAS" => "REPLICAS stays: shards do not change their members yet",
+                "REPLICAS" if matches!(self.concurrency, Concurrency::Optimistic(_)) => {
+                    "REPLICAS stays: KEYSPACE PLACE gives one partition other replicas"
+                }
+                "REPLICAS" => "REPLICAS stays: groups with a leader do not change their members yet",
                 "CONCURRENCY" => {
                     "CONCURRENCY stays: transactions that are under way would not know of each other"
                 }

@@ -17,7 +17,7 @@ use types::Error;
 /// The table's entries.
 #[rustfmt::skip]
 pub(crate) static COMMANDS: &[Command] = &[
-    Command::new("xadd", -5, WRITE | DENYOOM | FAST, "5.0.0", "Adds an entry to a stream", Data(entries::add)).keys(1, 1, 1),
+    Command::new("xadd", -5, WRITE | DENYOOM | FAST, "5.0.0", "Puts an entry behind the last one of a stream", Data(entries::add)).keys(1, 1, 1),
     Command::new("xlen", 2, READONLY | FAST, "5.0.0", "Counts the entries of a stream", Data(entries::length)).keys(1, 1, 1),
     Command::new("xrange", -4, READONLY, "5.0.0", "Reads the entries from one id to another", Data(entries::range)).keys(1, 1, 1),
     Command::new("xrevrange", -4, READONLY, "5.0.0", "Reads the entries from one id back to another", Data(entries::range_back)).keys(1, 1, 1),
