@@ -156,9 +156,10 @@ pub(super) fn put<'a>(
             let kept = |field: &[u8]| state.map_or(0, |state| state.deadline(field));
             Until::each(pairs.pairs().map(|(field, _)| kept(field)))
         }
+        // Also where none of the fields is there: who commits later must know that the deadline has passed (Corrections 69).
         register::Deadline::At { millis } if millis <= now_millis => {
-            let gone: Fields<'_> = pairs.pairs().map(|(field, _)| field).filter(|f| is_there(f)).collect();
-            return dated(&gone, millis.max(1), now_millis.max(1));
+            let fields: Fields<'_> = pairs.pairs().map(|(field, _)| field).collect();
+            return Some(Effect::Remove { fields: Items::collect(fields.into_iter()) });
         }
         register::Deadline::At { millis } => Until::each(pairs.pairs().map(|_| millis.min(MAX_DEADLINE))),
     };

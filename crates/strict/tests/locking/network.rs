@@ -36,6 +36,8 @@ pub struct Network {
     pub apart: Option<[u16; 2]>,
     /// A process that messages take three times as long from and to.
     pub far: Option<u16>,
+    /// A process whose clock is ahead, and by how much.
+    pub ahead: Option<(u16, Duration)>,
     under_way: BTreeMap<(Instant, u64), (NodeId, Address, Packet<Node>)>,
     sent: u64,
     pub now: Instant,
@@ -65,6 +67,7 @@ impl Network {
             cut_off: None,
             apart: None,
             far: None,
+            ahead: None,
             under_way: BTreeMap::new(),
             sent: 0,
             now: Instant(0),
@@ -92,13 +95,15 @@ impl Network {
         network
     }
 
-    fn time(&self) -> Now {
-        Now { wall: WallTime(1_700_000_000_000_000 + self.now.0), instant: self.now }
-    }
-
     /// What the processes' clocks say.
     pub fn wall(&self) -> WallTime {
-        self.time().wall
+        WallTime(1_700_000_000_000_000 + self.now.0)
+    }
+
+    fn time(&self, at: Address) -> Now {
+        let ahead = self.ahead.filter(|(process, _)| *process == at.process.0);
+        let micros = ahead.map_or(0, |(_, by)| by.as_micros() as u64);
+        Now { wall: WallTime(self.wall().0 + micros), instant: self.now }
     }
 
     pub fn coordinator(&self, process: u16) -> Address {
@@ -156,7 +161,7 @@ impl Network {
     }
 
     fn input(&mut self, at: Address, input: Input<'_, Node>) {
-        let now = self.time();
+        let now = self.time(at);
         if let Some((replica, _)) = self.hosts.get_mut(&at) {
             replica.step(now, &mut vec![input], &mut self.random, &mut self.replies);
         }
@@ -193,7 +198,7 @@ impl Network {
         match timer {
             Some((due, at)) if due <= limit && arrival.is_none_or(|arrival| due <= arrival) => {
                 self.now = self.now.max(due);
-                let now = self.time();
+                let now = self.time(at);
                 if let Some((replica, _)) = self.hosts.get_mut(&at) {
                     replica.fire(now, &mut self.random, &mut self.replies);
                 }
@@ -204,7 +209,7 @@ impl Network {
                 let Some(((due, _), (from, to, packet))) = self.under_way.pop_first() else { return false };
                 self.now = self.now.max(due);
                 if !self.down.contains(&to) {
-                    let now = self.time();
+                    let now = self.time(to);
                     if let Some((replica, _)) = self.hosts.get_mut(&to) {
                         let received =
                             replica.receive(now, from, packet, &mut self.random, &mut self.replies);

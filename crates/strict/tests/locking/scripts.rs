@@ -3,7 +3,7 @@
 use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
 use anabranch_strict::{Mutant, Mutants};
-use datatypes::{Operation, counter, key, register};
+use datatypes::{Items, Operation, counter, dict, key, register};
 use protocol::{Request, Step};
 use std::time::Duration;
 use types::SessionId;
@@ -153,6 +153,32 @@ fn a_blind_write_on_a_key_with_a_deadline_is_done() {
         assert_eq!(network.text(2, 0, &both[..1]), "OK", "{concurrency:?}");
         assert_eq!(network.text(3, 0, &both), "OK OK", "{concurrency:?}");
         assert_eq!(network.text(1, 0, &[network.get(a), network.get(b)]), "3 2");
+    }
+}
+
+/// A process whose clock is ahead leads, and writes a field until a moment that has passed for it: the field is absent, before
+/// and after. Whoever writes the field next, until the same moment, comes later: it has passed, also by the next leader's clock.
+#[test]
+fn a_moment_that_has_passed_for_who_wrote_a_field_has_passed_for_whoever_writes_it_next() {
+    for concurrency in [Concurrency::Locking, Concurrency::Optimistic] {
+        let mut network = Network::new(&Options { concurrency, ..Options::default() });
+        let ([a, _], leader) = (network.keys(), network.leader(0));
+        network.ahead = Some((leader, Duration::from_secs(20)));
+        let at_millis = network.wall().as_millis() + 10_000;
+        let put = dict::Operation::PutUntil {
+            pairs: Items::two(b"field", b"value"),
+            condition: dict::PutCondition::Always,
+            deadline: register::Deadline::At { millis: at_millis },
+        };
+        let put = [network.any(a, Operation::Dict(put), false)];
+        assert_eq!(network.text(leader, 0, &put), "1");
+        network.depose(leader, 0);
+        assert!(network.wall().as_millis() < at_millis, "by the other clocks it has not passed");
+        // Where transactions validate, it may also be refused as long as its coordinator's clock is behind.
+        network.text(leader % 3 + 1, 0, &put);
+        let get = dict::Operation::Get { field: b"field" };
+        let get = [network.any(a, Operation::Dict(get), false)];
+        assert_eq!(network.text(leader % 3 + 1, 0, &get), "null", "{concurrency:?}");
     }
 }
 
