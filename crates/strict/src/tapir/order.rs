@@ -1,8 +1,9 @@
 //! Validation where the order of stamps is all that counts: serializability, not strict (TAPIR, technical report 6.3).
 //! A transaction may read the past, and write it, as long as nobody has seen that it was otherwise.
 
-use crate::validation::{Access, Observed, Stamp, Undecided, Verdict};
+use crate::validation::{Access, Observed, Seen, Stamp, Undecided, Verdict};
 use datatypes::{Effect, Kind, Operation, key};
+use smallvec::SmallVec;
 use types::{Malformed, Reader, wire_struct};
 
 /// What a committed transaction observed of a key, and when: whatever it has not seen, and would have, can no longer
@@ -46,6 +47,8 @@ pub fn validate_in_order<'e>(
     let observation = &access.invocation.observation;
     let base = access.observed.map_or(Stamp::ZERO, Observed::base);
     let seen = |other: Stamp| access.observed.is_some_and(|observed| observed.contains(other));
+    let prepared: SmallVec<[Undecided<'e>; 1]> = prepared.collect();
+    let mut known = Seen::new(access, &prepared);
     let observes = |effect: &Effect<'_>| !observation.is_nothing() && !observation.unchanged_by(effect);
     let mine = access.invocation.effect.as_ref();
     let clashes = |effect: &Effect<'_>| {
@@ -61,11 +64,14 @@ pub fn validate_in_order<'e>(
             unseen = if !seen(other) && observes(&effect) { Some(other) } else { unseen };
         } else if other <= base {
             break;
-        } else if !seen(other) && observes(&effect) {
+        } else if let Some(effect) = known.note(other, effect)
+            && (observes(&effect) || !known.commutes_with(other, &effect))
+        {
             return Verdict::Abort;
         }
     }
-    for Undecided { stamp: other, access: theirs, .. } in prepared.filter(|other| !seen(other.stamp)) {
+    for Undecided { stamp: other, access: theirs, .. } in prepared.iter().filter(|other| !seen(other.stamp)) {
+        let other = *other;
         let knows = theirs.observed.is_some_and(|observed| observed.contains(stamp));
         let misses = mine.is_some_and(|mine| !theirs.invocation.observation.unchanged_by(mine));
         let overtaken = stamp < other && !knows && misses && !theirs.invocation.observation.is_nothing();
@@ -73,7 +79,9 @@ pub fn validate_in_order<'e>(
             above = above.max(other);
         }
         if let Some(effect) = &theirs.invocation.effect
-            && (((other < stamp || overtaken) && observes(effect)) || clashes(effect))
+            && (((other < stamp || overtaken) && observes(effect))
+                || other < stamp && !known.commutes_with(other, effect)
+                || clashes(effect))
         {
             worst = Verdict::Abstain;
         }

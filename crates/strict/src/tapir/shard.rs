@@ -307,6 +307,8 @@ impl Shard {
         let absent = self.mutants.has(Mutant::AbsentReadsPass) && newest == Stamp::ZERO;
         let counts = |other: Stamp| !self.mutants.has(Mutant::TrustStamps) || other < stamp;
         let (hash, base) = (self.store.hash(key), access.observed.map_or(Stamp::ZERO, Observed::base));
+        // What has been seen is looked at too where something is undecided beside it.
+        let complete = complete && self.prepared_on(key, stamp.transaction).next().is_none();
         let missing =
             !complete && !access.invocation.observation.is_nothing() && self.newest_effect(hash, key) > base;
         let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();

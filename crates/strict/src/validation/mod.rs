@@ -3,13 +3,16 @@
 
 mod modes;
 mod observed;
+mod seen;
 mod stamp;
 
 pub use modes::ModeStamps;
 pub use observed::Observed;
+pub(crate) use seen::Seen;
 pub use stamp::Stamp;
 
 use datatypes::{Cell, Effect, Invocation, commutes, dict, key, register};
+use smallvec::SmallVec;
 use types::{Reader, Timestamp};
 
 /// An invocation and what its evaluation saw.
@@ -67,19 +70,27 @@ pub fn validate<'e>(
     stamp: Stamp,
     access: &Access<'_>,
     committed: impl Iterator<Item = (Stamp, Effect<'e>)>,
-    mut prepared: impl Iterator<Item = Undecided<'e>>,
+    prepared: impl Iterator<Item = Undecided<'e>>,
     modes: &ModeStamps,
 ) -> Verdict {
     let invocation = &access.invocation;
-    let seen = |other: Stamp| access.observed.is_some_and(|observed| observed.contains(other));
+    let prepared: SmallVec<[Undecided<'e>; 1]> = prepared.collect();
+    let mut seen = Seen::new(access, &prepared);
     if !invocation.observation.is_nothing() {
         let base = access.observed.map_or(Stamp::ZERO, Observed::base);
-        let mut missed = committed.take_while(|(other, _)| *other > base).filter(|(other, _)| !seen(*other));
-        if missed.any(|(_, effect)| !invocation.observation.unchanged_by(&effect)) {
-            return Verdict::Abort;
+        for (other, effect) in committed.take_while(|(other, _)| *other > base) {
+            if let Some(effect) = seen.note(other, effect)
+                && !(invocation.observation.unchanged_by(&effect) && seen.commutes_with(other, &effect))
+            {
+                return Verdict::Abort;
+            }
         }
     }
-    if prepared.any(|other| other.is_in_the_way_of(access)) {
+    let turns = |other: &Undecided<'_>| {
+        let effect = other.access.invocation.effect.as_ref();
+        effect.is_some_and(|effect| !seen.commutes_with(other.stamp, effect))
+    };
+    if prepared.iter().any(|other| other.is_in_the_way_of(access) || turns(other)) {
         return Verdict::Abstain;
     }
     let read = access.observed.map_or(Stamp::ZERO, Observed::newest);
@@ -179,6 +190,39 @@ mod tests {
         let observed = Observed::new(stamp(9), []);
         let access = Access { invocation: get(), observed: Some(&observed) };
         assert_eq!(judge(8, &access, &[], &[]), Verdict::Retry { above: Timestamp(9) });
+    }
+
+    /// A field of a hash, and in its place another one of the same hash. Whoever looks at the first one does not see that the
+    /// other is removed; but a hash without fields loses its deadline, so the removal and the write do not commute.
+    #[test]
+    fn what_was_not_seen_must_not_come_before_what_was_seen_unless_they_commute() {
+        use datatypes::Items;
+        let remove = || Effect::Dict(dict::Effect::Remove { fields: Items::one(b"other") });
+        let write = || Effect::Dict(dict::Effect::put(Items::two(b"field", b"value")));
+        let get = datatypes::Operation::Dict(dict::Operation::Get { field: b"field" });
+        let observed = Observed::new(stamp(5), [stamp(9)]);
+        let access = Access { invocation: Invocation::observed(&get, None), observed: Some(&observed) };
+        let undecided = |at, effect| Undecided {
+            stamp: stamp(at),
+            changes: true,
+            access: Access { invocation: Invocation::blind(effect), observed: None },
+        };
+        let judge = |committed: Vec<(u64, Effect<'static>)>, prepared: Vec<(u64, Effect<'static>)>| {
+            let committed = committed.into_iter().map(|(at, effect)| (stamp(at), effect));
+            let prepared = prepared.into_iter().map(|(at, effect)| undecided(at, effect));
+            validate(stamp(20), &access, committed, prepared, &ModeStamps::default())
+        };
+        assert_eq!(judge(vec![(9, write()), (7, remove())], vec![]), Verdict::Abort);
+        assert_eq!(
+            judge(vec![(7, remove())], vec![(9, write())]),
+            Verdict::Abort,
+            "its decision has not arrived"
+        );
+        assert_eq!(judge(vec![(7, remove())], vec![]), Verdict::Abort, "nobody here knows what was seen");
+        assert_eq!(judge(vec![(9, write())], vec![(7, remove())]), Verdict::Abstain);
+        assert_eq!(judge(vec![(11, remove()), (9, write())], vec![]), Verdict::Ok, "behind what was seen");
+        assert_eq!(judge(vec![(9, remove()), (7, remove())], vec![]), Verdict::Ok, "removals commute");
+        assert_eq!(judge(vec![(7, remove())], vec![(9, remove())]), Verdict::Ok);
     }
 
     #[test]

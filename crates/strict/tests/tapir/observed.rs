@@ -3,10 +3,10 @@
 use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Options};
-use datatypes::{Items, Operation, register, set};
+use datatypes::{Items, Operation, register, set, user};
 use protocol::Request;
 use std::time::Duration;
-use types::SessionId;
+use types::{ProcessId, SessionId};
 
 /// A transaction is answered on the fast path, and only the replica beside its coordinator hears of its end. Another one observes
 /// it there, is accepted by those that hold it undecided, since what was observed is decided, and executed by them. Then
@@ -78,4 +78,38 @@ fn a_reply_behind_a_blind_effect_of_another_type_depends_on_whether_the_key_is_t
     let (told, outcome) =
         behind_an_append(&[add(b"one"), add(b"two")], &Operation::Set(set::Operation::Length));
     assert!(told == "OK 0" && outcome == "OK", "{told}, {outcome}");
+}
+
+fn of_auction(name: &str, arguments: &[&[u8]]) -> Operation<'static> {
+    let auction = user::register("auction", 1, usertypes::Module::native::<auction::Auction>());
+    let operation = user::Operation::new(auction.expect("there is room"), name.as_bytes(), arguments);
+    Operation::User(operation.expect("it has such an operation"))
+}
+
+/// The replica that everybody reads from does not hear that an auction is closed, and hears of a bid after that, which comes to
+/// nothing. To close an auction changes no leader, but whoever has seen that bid must not commit.
+#[test]
+fn a_bid_after_an_unseen_close_is_no_leader() {
+    let near = Some(ProcessId(3));
+    let mut network = Network::new(7, 1, 3, 2, &Options { near, quorum_reads: false, ..Options::default() });
+    let key = network.key_of(0);
+    let bid = |bidder: &str, amount: &str| of_auction("bid", &[bidder.as_bytes(), amount.as_bytes()]);
+    assert_eq!(text(&network.one(1, &network.on(key, bid("ann", "5"), false))), "OK");
+    network.run_for(Duration::from_millis(300));
+    let closing = std::cell::Cell::new(None);
+    network.filter = Some(Box::new(move |_, to, message| match ir_of(message) {
+        Some(Ir::Propose { group, .. } | Ir::Finalize { group, .. } | Ir::Execute { group, .. }) => {
+            let of = closing.get().unwrap_or(*group);
+            closing.set(Some(of));
+            of == *group && to == address(3, Some(0))
+        }
+        Some(_) => to == address(3, Some(0)),
+        None => false,
+    }));
+    assert_eq!(text(&network.one(1, &network.on(key, of_auction("close", &[]), false))), "1");
+    assert_eq!(text(&network.one(1, &network.on(key, bid("bob", "9"), true))), "OK");
+    network.run_for(Duration::from_millis(5));
+    let leader = network.on(key, of_auction("leader", &[]), false);
+    let told = text(&network.one(2, &leader));
+    assert!(told.contains("ann"), "{told}");
 }
