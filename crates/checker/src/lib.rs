@@ -94,6 +94,7 @@ mod revealed;
 mod schedule;
 mod search;
 mod sessions;
+mod states;
 mod strays;
 mod strict;
 mod totals;

@@ -207,8 +207,8 @@ pub trait Deployment {
     }
 
     /// What the protocol does not offer or does not survive by design: never drawn.
-    fn lacks(&self) -> &[Feature] {
-        &[]
+    fn lacks(&self) -> Vec<Feature> {
+        Vec::new()
     }
 
     /// What shows a known bug that is not fixed yet: drawn only if it is asked for by name.

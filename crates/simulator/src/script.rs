@@ -133,7 +133,7 @@ impl Script {
     /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
-        let mut lacks = deployment.lacks().to_vec();
+        let mut lacks = deployment.lacks();
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
         lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
         lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));

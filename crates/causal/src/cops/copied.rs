@@ -32,7 +32,7 @@ impl Copied for Node {
 
     /// Reads see everything that anybody in the region was told of before; who lost records is told everything that was heard.
     fn asks_leader(message: &Message) -> bool {
-        matches!(message, Message::Get { .. } | Message::Recall | Message::Ask { .. })
+        matches!(message, Message::Get { .. } | Message::Recall { .. } | Message::Ask { .. })
     }
 
     fn is_outdated(&self) -> bool {

@@ -112,9 +112,14 @@ pub enum Message {
     },
     /// Partition that lost records to its equivalents and to the partitions of its region: what do you have, and what have you heard of
     /// me (Corrections 67)? Then to the partitions of the regions that have given: what must my region have, too?
-    Recall,
+    Recall {
+        /// Names the refill; drawn anew for each.
+        refill: u64,
+    },
     /// The answer to `Recall`. What an equivalent names stays to be given for a while.
     Recalled {
+        /// The refill that asked: what was said to an earlier one, also of an earlier life, may be less.
+        refill: u64,
         /// Everything of each region up to here is written.
         written: Entries,
         /// Up to here everything is in the cells.
@@ -184,8 +189,8 @@ wire_enum!(Message {
     6 => Received { up_to },
     7 => DepCheck { versions },
     8 => DepChecked { written, ends },
-    9 => Recall,
-    10 => Recalled { written, horizon, highest, shown },
+    9 => Recall { refill },
+    10 => Recalled { refill, written, horizon, highest, shown },
     11 => Ask { ask, above },
     12 => Piece { piece, horizon },
     13 => Behind { up_to },

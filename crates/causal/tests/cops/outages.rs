@@ -1,10 +1,11 @@
 //! A region that is cut off, or came back with less than it had, costs the others no more than what they need of it.
 
-use super::client::{Client, key_in};
+use super::client::{Client, increment, key_in, step};
 use super::operations::write;
 use super::scenes::{PARTITIONS, client, get, key, options, partition, set, world};
 use super::world::{World, replica};
 use anabranch_causal::cops::Options;
+use checker::render;
 use protocol::Step;
 use types::Address;
 
@@ -188,6 +189,39 @@ fn who_has_less_than_it_acknowledged_is_given_the_state() {
         assert_eq!(get(&mut world, there, &other), "own");
         assert_eq!(partition(&world, replica(1, 0)).unreceived(), 0);
         assert!(partition(&world, replica(0, 0)).is_serving());
+    }
+}
+
+/// Who is given the state remembers what it was asked for since it accepted the loss: a put that it has not done before is in no
+/// doubt. The coordinator has not heard of the life in which it is asked.
+#[test]
+fn a_put_is_in_no_doubt_while_the_state_is_taken() {
+    for (taken, answer) in [(false, "-UNAVAILABLE"), (true, "(integer) 1")] {
+        let mut world = world(2, Options { accept_loss: true, ..Options::default() });
+        let (own, at, counter) = (client(0, 1), replica(0, 0), key_in(0, PARTITIONS, "counter"));
+        set(&mut world, client(1, 2), &key(0), "lost");
+        world.run_ms(500);
+        world.cut(0, 1);
+        lose(&mut world, at);
+        world.run_ms(3_000);
+        assert_eq!(get(&mut world, own, &key(0)), "(nil)");
+        world.checkpoint(at);
+        restart(&mut world, at);
+        world.part(at, own.at);
+        world.cut.clear();
+        let serves = |world: &mut World| {
+            world.run_us(100);
+            partition(world, at).is_serving()
+        };
+        assert!((0..30_000).any(|_| !serves(&mut world)));
+        assert!(!taken || (0..30_000).any(|_| serves(&mut world)));
+        let id = own.send(&mut world, &[step(&counter, increment(1))]);
+        world.run_ms(250);
+        world.heal();
+        let told = render(&world.await_reply(id));
+        assert!(told.starts_with(answer), "{told}");
+        assert_eq!(get(&mut world, own, &counter), if taken { "1" } else { "(nil)" });
+        assert_eq!(get(&mut world, own, &key(0)), "lost");
     }
 }
 

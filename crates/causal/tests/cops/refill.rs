@@ -124,6 +124,47 @@ fn what_was_taken_is_in_no_log() {
     assert!(told.contains("waits for partition 0 of region 1"), "{told}");
 }
 
+/// Lets time pass until a partition of region 0 has taken all pieces, and asks region 1 what it must wait for.
+fn until_asked(world: &mut World) {
+    let asks = |world: &mut World| {
+        world.run_us(100);
+        partition(world, replica(0, 0)).why_not().contains("waits for partition 1 of region 1")
+    };
+    assert!((0..30_000).any(|_| asks(world)));
+}
+
+/// An answer to a refill of the life before comes late, when region 1 shows more.
+#[test]
+fn a_late_answer_to_an_earlier_refill_does_not_count() {
+    let mut world = world(2, Options::default());
+    let (own, there, at) = (client(0, 1), client(1, 2), replica(0, 0));
+    let (photo, album) = (key(1), key(0));
+    set(&mut world, there, &album, "empty");
+    world.run_ms(300);
+    lose(&mut world, at);
+    until_asked(&mut world);
+    world.run_ms(30);
+    let answers =
+        world.flights.values().filter(|flight| (flight.from.address(), flight.to) == (replica(1, 1), at));
+    let late: Vec<_> = answers.cloned().collect();
+    assert!(!late.is_empty());
+    world.crash(at);
+    world.part(replica(1, 1), replica(0, 1));
+    set(&mut world, there, &photo, "photo");
+    set(&mut world, there, &album, "with-photo");
+    world.run_ms(200);
+    world.start(at);
+    until_asked(&mut world);
+    late.into_iter().for_each(|answer| world.deliver(answer));
+    world.run_ms(1_000);
+    let told = own.one(&mut world, &album, GET);
+    assert!(told.contains("until partition 1 has written what region 1 wrote"), "{told}");
+    world.heal();
+    world.run_ms(1_000);
+    assert_eq!(get(&mut world, own, &photo), "photo");
+    assert_eq!(get(&mut world, own, &album), "with-photo");
+}
+
 /// Corrections 84: an operator may go on with what is left.
 #[test]
 fn an_accepted_loss_goes_on_with_what_is_left() {

@@ -65,9 +65,10 @@ pub struct Host {
     started: u64,
 }
 
-struct Flight {
-    from: NodeId,
-    to: Address,
+#[derive(Clone)]
+pub(super) struct Flight {
+    pub(super) from: NodeId,
+    pub(super) to: Address,
     bytes: Vec<u8>,
 }
 
@@ -82,7 +83,7 @@ pub struct World {
     /// Of the chunks that are spilled or fetched, the share that is lost, in percent.
     pub spool_loss: u64,
     pub hosts: BTreeMap<Address, Host>,
-    flights: BTreeMap<(u64, u64), Flight>,
+    pub(super) flights: BTreeMap<(u64, u64), Flight>,
     pub(super) cut: BTreeSet<(RegionId, RegionId)>,
     /// Nothing passes from one of these to the other.
     pub apart: BTreeSet<(Address, Address)>,
@@ -350,7 +351,7 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, flight: Flight) {
+    pub(super) fn deliver(&mut self, flight: Flight) {
         let times = self.times(flight.to);
         let Some(replica) = self.hosts.get_mut(&flight.to).and_then(|host| host.replica.as_mut()) else {
             return;

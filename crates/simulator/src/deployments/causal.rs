@@ -371,48 +371,26 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. Where sessions know
     /// what they depend on, each is a thread of its own. One clock that
     /// leaps is enough to wait for, and where nothing comes to rest there is nothing to say of convergence.
-    fn lacks(&self) -> &[Feature] {
+    fn lacks(&self) -> Vec<Feature> {
         use Feature::{
             BlindExpiry, ClockLeaps, EverySecond, Eviction, Expiry, FadingRegions, FieldExpiry, Keyset,
             LostDisks, OneClockLeaps, Reconfiguration, SharedThreads,
         };
-        const LACKS: &[Feature] = &[
-            ClockLeaps,
-            OneClockLeaps,
-            Expiry,
-            FieldExpiry,
-            BlindExpiry,
-            LostDisks,
-            EverySecond,
-            Keyset,
-            Reconfiguration,
-            FadingRegions,
-            Eviction,
-            SharedThreads,
+        let lacks = [
+            (OneClockLeaps, true),
+            (Expiry, true),
+            (FieldExpiry, true),
+            (BlindExpiry, true),
+            (LostDisks, true),
+            (EverySecond, true),
+            (Keyset, true),
+            (Reconfiguration, true),
+            (ClockLeaps, S::LEVEL == Level::Convergence),
+            (Eviction, !S::EVICTS),
+            (FadingRegions, !S::EVICTS || !S::UNIVERSAL),
+            (SharedThreads, S::OPTIMISTIC),
         ];
-        const OF_SESSIONS: &[Feature] = &[
-            ClockLeaps,
-            OneClockLeaps,
-            Expiry,
-            FieldExpiry,
-            BlindExpiry,
-            LostDisks,
-            EverySecond,
-            Keyset,
-            Reconfiguration,
-            FadingRegions,
-            SharedThreads,
-        ];
-        let offered = match (S::EVICTS, S::UNIVERSAL) {
-            (true, true) => 3,
-            (true, false) => 2,
-            _ => 1,
-        };
-        let least = usize::from(S::LEVEL != Level::Convergence);
-        match S::OPTIMISTIC {
-            true => &OF_SESSIONS[least..],
-            false => &LACKS[least..LACKS.len() - offered],
-        }
+        lacks.into_iter().filter_map(|(feature, is_lacked)| is_lacked.then_some(feature)).collect()
     }
 }
 

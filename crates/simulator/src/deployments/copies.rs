@@ -244,7 +244,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
     }
 
     /// Deadlines compare with clocks that the checker does not know. One clock that leaps is enough to wait for.
-    fn lacks(&self) -> &[Feature] {
+    fn lacks(&self) -> Vec<Feature> {
         use Feature::{
             BlindExpiry, Eviction, Expiry, FadingRegions, FieldExpiry, Keyset, OneClockLeaps,
             Reconfiguration, SharedThreads,
@@ -265,7 +265,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
             (false, true) => 1,
             (false, false) => 2,
         };
-        &LACKS[offered..]
+        LACKS[offered..].to_vec()
     }
 }
 

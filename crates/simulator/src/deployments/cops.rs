@@ -134,8 +134,8 @@ impl Deployment for CopsDeployment {
     }
 
     /// A lost suffix or disk is not survived yet. The baseline's regions are never evicted.
-    fn lacks(&self) -> &[Feature] {
-        &LACKS[..LACKS.len() - usize::from(!self.options.serialized)]
+    fn lacks(&self) -> Vec<Feature> {
+        LACKS[..LACKS.len() - usize::from(!self.options.serialized)].to_vec()
     }
 }
 
@@ -276,7 +276,7 @@ impl Deployment for CopsCopiesDeployment {
         true
     }
 
-    fn lacks(&self) -> &[Feature] {
-        &LACKS[2..]
+    fn lacks(&self) -> Vec<Feature> {
+        LACKS[2..].to_vec()
     }
 }

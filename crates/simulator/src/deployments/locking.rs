@@ -98,7 +98,7 @@ impl Deployment for LockingDeployment {
         matches!(instance, Node::Replica(replica) if replica.is_forgetful())
     }
 
-    fn lacks(&self) -> &[Feature] {
-        &[Feature::Reconfiguration, Feature::Contexts, Feature::Eviction, Feature::MergedPipelines]
+    fn lacks(&self) -> Vec<Feature> {
+        vec![Feature::Reconfiguration, Feature::Contexts, Feature::Eviction, Feature::MergedPipelines]
     }
 }

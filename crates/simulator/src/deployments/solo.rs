@@ -44,12 +44,12 @@ impl Deployment for SoloDeployment {
     }
 
     /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
-    fn lacks(&self) -> &[Feature] {
+    fn lacks(&self) -> Vec<Feature> {
         use Feature::{
             BlindExpiry, Contexts, EverySecond, Eviction, Expiry, FieldExpiry, Interactive, Keyset,
             LostDisks, Reconfiguration,
         };
-        &[
+        vec![
             Interactive,
             Expiry,
             FieldExpiry,

@@ -125,7 +125,7 @@ impl Deployment for TapirDeployment {
     }
 
     /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet.
-    fn lacks(&self) -> &[Feature] {
-        &[Feature::Pipelines, Feature::Contexts, Feature::Eviction]
+    fn lacks(&self) -> Vec<Feature> {
+        vec![Feature::Pipelines, Feature::Contexts, Feature::Eviction]
     }
 }

@@ -225,12 +225,12 @@ impl Deployment for TardisDeployment {
     }
 
     /// Deadlines compare with clocks that the checker does not know; a lost disk is not survived yet.
-    fn lacks(&self) -> &[Feature] {
+    fn lacks(&self) -> Vec<Feature> {
         use Feature::{
             BlindExpiry, Contexts, EverySecond, Eviction, Expiry, FieldExpiry, Keyset, LostDisks,
             Reconfiguration,
         };
-        &[
+        vec![
             Expiry,
             FieldExpiry,
             BlindExpiry,

@@ -66,12 +66,12 @@ impl Deployment for PrimaryBackup {
         protocol::unanswered(instance).len()
     }
 
-    fn lacks(&self) -> &[Feature] {
+    fn lacks(&self) -> Vec<Feature> {
         use Feature::{
             BlindExpiry, EverySecond, Eviction, Expiry, Interactive, Keyset, LostDisks, Pipelines,
             Reconfiguration, Watches,
         };
-        &[
+        vec![
             BlindExpiry,
             EverySecond,
             Eviction,

@@ -268,8 +268,9 @@ impl Partition {
             return self.tell_of_lost(from, out);
         }
         match message {
-            Message::Recalled { written, horizon, highest, shown } => {
-                self.on_recalled(now, from, &Told { written, horizon, highest, shown }, random, out);
+            Message::Recalled { refill, written, horizon, highest, shown } => {
+                let told = Told { written, horizon, highest, shown };
+                self.on_recalled(now, from, refill, &told, random, out);
             }
             Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
             Message::Received { up_to } => self.on_received(from, up_to, out),
@@ -280,7 +281,7 @@ impl Partition {
                 out.send(from, Message::GetResp { id, round, outcome: GetOutcome::Refused { error } });
             }
             Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
-            Message::Recall => self.on_recall(now, node, out),
+            Message::Recall { refill } => self.on_recall(now, node, refill, out),
             Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
             Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
                 let stamp = Stamp { at, transaction: id, region: origin, depends_on: observed };

@@ -61,6 +61,8 @@ pub(super) struct Catching {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Refill {
+    /// Its name in questions and answers.
+    name: u64,
     /// Who is asked.
     of: BTreeSet<Address>,
     /// Since when answers are awaited.
@@ -103,7 +105,7 @@ struct Taking {
 impl Partition {
     /// Somebody lost records. One that did so as well answers its region at once, and its equivalents, which may take the little that it
     /// has, when it has heard from its region.
-    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node>) {
+    pub(super) fn on_recall(&mut self, now: Now, from: NodeId, refill: u64, out: &mut Outputs<'_, Node>) {
         let Some((region, index)) = self.topology.locate(from.address()) else { return };
         self.tell_of_lost(from.address(), out);
         if index == self.index && region != self.region {
@@ -117,7 +119,7 @@ impl Partition {
             None => self.clock.last().max(self.checks.told(index).of(region)),
         };
         let (written, horizon, shown) = (self.written, self.horizon, self.shown);
-        out.send(from.address(), Message::Recalled { written, horizon, highest, shown });
+        out.send(from.address(), Message::Recalled { refill, written, horizon, highest, shown });
     }
 
     fn awaits_region(&self, refill: &Refill) -> bool {
@@ -154,6 +156,7 @@ impl Partition {
 impl Partition {
     /// The log lacks records: asks everybody who may have heard of what they said.
     pub(super) fn begin_refill(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
+        self.fence.life = out.node().incarnation;
         self.forget_waited();
         let equivalents = self.survivors().map(|region| self.topology.address(region, self.index));
         let mates = self.topology.held(self.region).filter(|(index, _)| *index != self.index);
@@ -162,7 +165,8 @@ impl Partition {
         out.arm(Timer::Tick, now.instant + self.options.tick_every);
     }
 
-    /// What is lacked of an equivalent is no longer queued there: its state is taken.
+    /// What is lacked of an equivalent is no longer queued there: its state is taken. What this life has been asked for and has done is
+    /// still known.
     pub(super) fn on_behind(
         &mut self,
         now: Now,
@@ -187,10 +191,9 @@ impl Partition {
     ) {
         self.life = Life::Taking;
         self.gaps = true;
-        self.fence.life = out.node().incarnation;
         self.persist(&Record::Common(stable::Record::Gaps { filled: false }), out);
-        let (since, unanswered) = (now.instant, of.clone());
-        self.refill = Some(Box::new(Refill { of, since, unanswered, ..Refill::default() }));
+        let (name, since, unanswered) = (random.u64(..), now.instant, of.clone());
+        self.refill = Some(Box::new(Refill { name, of, since, unanswered, ..Refill::default() }));
         self.go_on_taking(now, random, out);
     }
 
@@ -204,13 +207,14 @@ impl Partition {
         &mut self,
         now: Now,
         from: Address,
+        name: u64,
         told: &Told,
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
         let Some(refill) = &mut self.refill else { return };
         let Some((region, index)) = self.topology.locate(from) else { return };
-        if !refill.unanswered.remove(&from) {
+        if refill.name != name || !refill.unanswered.remove(&from) {
             return;
         }
         match (region == self.region, index == self.index) {
@@ -248,7 +252,9 @@ impl Partition {
                     refill.without.extend(equivalents.map(|(region, _)| region));
                 } else if is_overdue(refill.asked, now.instant, retry) {
                     refill.asked = Some(now.instant);
-                    refill.unanswered.iter().for_each(|address| out.send(*address, Message::Recall));
+                    let name = refill.name;
+                    let ask = |address: &Address| out.send(*address, Message::Recall { refill: name });
+                    refill.unanswered.iter().for_each(ask);
                 }
             }
             Some(Taking { merging: Some(_), .. }) => self.merge_some(now),
