@@ -165,6 +165,12 @@ impl<S: Copy + Ord> Losses<S> {
         self.hidden.entry((CompactKey::new(key), name.to_vec())).or_default().insert(by);
     }
 
+    /// True if an effect up to this one settles the loss: none of these is taken back any more.
+    pub fn is_settled(&self, loss: &LostWrite<S>, upto: Option<S>) -> bool {
+        let hiders = self.hidden.get(&(CompactKey::new(&loss.key), self.name(loss)));
+        hiders.and_then(BTreeSet::first).is_some_and(|first| Some(*first) <= upto)
+    }
+
     /// The effect on a key was taken back.
     pub fn show(&mut self, key: &[u8], by: S) {
         let of_key = self.hidden.range_mut((CompactKey::new(key), Vec::new())..);

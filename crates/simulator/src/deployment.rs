@@ -249,7 +249,7 @@ pub trait Deployment {
         None
     }
 
-    /// True if an instance need not be told of the eviction once more. Where what is told may be lost, it must have heard.
+    /// True if an instance knows that a region is gone for good, or that its own is.
     fn has_heard(&self, instance: &Self::Protocol, region: RegionId) -> bool {
         let _ = (instance, region);
         true

@@ -10,7 +10,7 @@ use protocol::{Packet, Replica};
 use std::collections::BTreeSet;
 use types::{PartitionId, ProcessId, RegionId, Timestamp};
 
-/// How long after one attempt to tell all processes of an eviction the next one comes.
+/// How often processes look whether their instances know of an eviction.
 const EVICTED_AGAIN: u64 = 100_000;
 
 impl<D: Deployment> World<D> {
@@ -171,27 +171,25 @@ impl<D: Deployment> World<D> {
         self.end(process, End::DiskLost);
     }
 
-    /// An operator has said that a region is gone; the processes of the others, each as soon as it lives, know.
+    /// An operator has said that a region is gone, which the cluster keeps: processes tell their instances, also those that a
+    /// power cut made forget it.
     pub(crate) fn on_evict(&mut self, region: RegionId) {
-        let mut all = true;
         for index in 0..self.processes.len() {
             let replicas = self.processes[index].life.as_ref().map_or(0, |life| life.replicas.len());
-            all &= replicas > 0 || self.processes[index].is_gone;
             for place in 0..replicas {
                 let Some(life) = &self.processes[index].life else { break };
                 let (node, instance) = (life.replicas[place].node(), life.replicas[place].protocol());
-                let message = self.deployment.evict(region, instance);
-                let Some(message) = message.filter(|_| node.slot.partition.is_some()) else { continue };
-                all &= self.deployment.has_heard(instance, region);
+                let is_news = node.slot.partition.is_some() && !self.deployment.has_heard(instance, region);
+                let Some(message) = self.deployment.evict(region, instance).filter(|_| is_news) else {
+                    continue;
+                };
                 self.step(index, place, |replica, now, random, sink| {
                     // What a process says to itself is well formed.
                     let _ = replica.receive(now, node, Packet::Datagram(message), random, sink);
                 });
             }
         }
-        if !all {
-            self.after(EVICTED_AGAIN, Event::Evict { region });
-        }
+        self.after(EVICTED_AGAIN, Event::Evict { region });
     }
 
     /// The cuts of a lost region that replicas know; one and the same when all have agreed. Who learns its state from others at

@@ -2,8 +2,10 @@
 
 use crate::mistakes::{self, Bug};
 use crate::support::{assert_keeps_its_promise, options};
-use anabranch_simulator::{CopsDeployment, Feature, run};
+use anabranch_simulator::{CopsDeployment, Feature, Layout, Script, run, simulate};
 use causal::cops::{Mutant, Mutants, Options};
+use serde_json::json;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 #[track_caller]
@@ -36,6 +38,26 @@ fn a_region_is_lost_and_the_others_go_on() {
         let with = vec![Feature::Eviction, Feature::Partitions];
         let summary = run(protocol, &anabranch_simulator::Options { with, ..options(1, 3) }).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+    }
+}
+
+/// A region is lost, and who is left loses power when it has been told and may not have synced that: it is told again.
+#[test]
+fn a_survivor_that_forgets_the_eviction_is_told_again() {
+    for step in 0..4 {
+        let mut script = Script::draw("cops", &CopsDeployment::default(), 3, &[]);
+        let layout = Layout { regions: 2, partitions: 1, replicas: 1, apart: true, ..Layout::default() };
+        script.layout = Layout { beside: true, ..layout };
+        (script.swarm.features, script.swarm.sync, script.traffic) = (BTreeSet::new(), 100_000, 2_000_000);
+        let fault = |at: u64, fault: serde_json::Value| json!({ "at": at, "fault": fault }).to_string();
+        let power_cut = json!({ "process": 0, "down": 50_000, "after_write": false });
+        let faults = [
+            fault(1_000_000, json!({ "lose-region": { "region": 1, "apart": 0, "after": 100_000 } })),
+            fault(1_110_000 + 20_000 * step, json!({ "power-cut": power_cut })),
+        ];
+        script.set_faults(&faults).expect("faults");
+        let run = simulate(CopsDeployment::default(), &script, Default::default(), false);
+        assert!(run.report.ok, "at step {step}: {:#?}", run.report.violations);
     }
 }
 

@@ -26,6 +26,14 @@ fn a_region_is_lost_and_the_others_go_on() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
+/// A session that is told of the loss begins anew, also without a context that it had taken over and not used.
+#[test]
+fn a_session_that_begins_anew_does_not_follow_a_context() {
+    let script = Script::draw("pocc", &PoccDeployment::default(), 1026, &[Feature::Eviction]);
+    let run = simulate(PoccDeployment::default(), &script, Default::default(), false);
+    assert!(run.report.ok, "{:#?}", run.report.violations);
+}
+
 /// Algorithm 1, lines 4 and 5: who reads something must be shown what it depends on.
 #[test]
 fn a_read_that_joins_no_dependencies_is_caught() {

@@ -6,6 +6,7 @@ use super::scenes::{PARTITIONS, client, get, key, options, partition, set, value
 use super::world::{World, replica};
 use anabranch_causal::cops::{Mutant, Options};
 use datatypes::{Items, Operation, key as of_key, register};
+use types::RegionId;
 
 const SIBLINGS: Operation<'static> = Operation::Key(of_key::Operation::Siblings);
 const EXISTS: Operation<'static> = Operation::Key(of_key::Operation::Exists);
@@ -84,6 +85,29 @@ fn what_is_lost_stays_listed() {
     world.run_ms(2_000);
     assert_eq!(listed(&world, 0), before);
     assert_eq!(client(0, 1).one(&mut world, &key(0), RESOLVE), "(integer) 2");
+}
+
+/// Writes go on, so that what settles the loss is below the horizon and not folded yet when the partition stops.
+#[test]
+fn what_is_settled_stays_so_over_a_restart() {
+    let mut world = world(2, Options::default());
+    write_apart(&mut world, 2, &key(0));
+    world.heal();
+    let own = client(0, 1);
+    while own.one(&mut world, &key(0), RESOLVE) != "(integer) 1" {
+        world.run_ms(1);
+    }
+    let settled = partition(&world, replica(0, 0)).written().of(RegionId(0));
+    while partition(&world, replica(0, 0)).stable() < settled {
+        set(&mut world, own, &key(0), "later");
+        world.run_ms(1);
+    }
+    world.checkpoint_beside(replica(0, 0), |_| {});
+    world.crash(replica(0, 0));
+    world.run_ms(20);
+    world.start(replica(0, 0));
+    world.run_ms(1_000);
+    assert!(listed(&world, 0).is_empty(), "{:?}", listed(&world, 0));
 }
 
 #[test]

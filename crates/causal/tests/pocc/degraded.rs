@@ -154,6 +154,25 @@ fn a_write_that_waits_for_another_region_is_not_tried_again_and_again() {
     assert_eq!(aborted(&mut scene.world), 1);
 }
 
+/// Whatever a commit lacks, its client hears of it within five seconds. A partition lacks what it had told only with a bug.
+#[test]
+fn a_commit_that_lacks_something_ends() {
+    let mut scene = Scene::cut(Mutant::HeardNotLogged.into());
+    scene.heal();
+    let (client, key) = (scene.session(HERE), key_in(1, 2, "n"));
+    assert_eq!(client.begin(&mut scene.world), "OK");
+    assert_eq!(client.operate(&mut scene.world, &key, increment(1)), "(integer) 1");
+    scene.world.cut(HERE, FAR);
+    scene.world.crash(replica(HERE, 1));
+    scene.world.start(replica(HERE, 1));
+    let begun = scene.world.now;
+    let told = client.commit(&mut scene.world);
+    let waited = (scene.world.now - begun) / 1_000;
+    assert!(told.starts_with("-CONFLICT") || told.starts_with("-DEGRADED"), "{told}");
+    assert!((DECLARED_MS..6_000).contains(&waited), "{told} after {waited} ms");
+    assert!(!client.begin(&mut scene.world).starts_with('-'));
+}
+
 #[test]
 fn a_partition_that_is_down_is_not_taken_for_a_region_that_is_cut_off() {
     let mut scene = Scene::cut(Mutants::default());

@@ -37,8 +37,12 @@ impl<S: Stamp> Store<S> {
     /// The same with those that an effect settles which may still be taken back: what a checkpoint holds.
     pub fn kept_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
         let kept = self.losses.iter().flat_map(move |losses| losses.all_after(number));
-        // What replaced one, and is in the state, may be told to nobody any more.
-        kept.filter(|(_, loss)| !self.is_replaced(loss, &|stamp| Some(*stamp) <= self.horizon))
+        // What replaced one, or settled it, and is in the state, may be told to nobody any more.
+        let replaced = |loss: &LostWrite<S>| self.is_replaced(loss, &|stamp| Some(*stamp) <= self.horizon);
+        let settled = |loss: &LostWrite<S>| {
+            self.losses.as_ref().is_some_and(|losses| losses.is_settled(loss, self.horizon))
+        };
+        kept.filter(move |(_, loss)| !replaced(loss) && !settled(loss))
     }
 
     /// True if losses last until the key is replaced, and a visible effect that is kept has replaced what this one lost.

@@ -304,6 +304,47 @@ fn what_is_settled_is_so_everywhere() {
     }
 }
 
+/// What settles a loss may be below the horizon, and not be folded yet, as a later write waits for its turn: then it is told to
+/// nobody, and neither is the loss.
+#[test]
+fn what_is_settled_stays_so_when_it_is_written_down_before_it_is_folded() {
+    let losses = name(Stamp { at: 1, group: 0, upto: 0 }, &LostPart::Value);
+    let resolve = encoded(&Effect::Key(key::Effect::Resolve { losses: Items::one(&losses) }));
+    let settled = (Stamp { at: 3, group: 2, upto: 2 }, resolve);
+    let done = [set(1, 0, 0, "a"), set(2, 1, 0, "b"), settled, set(9, 0, 3, "c")];
+    let mut replica = Replica::new(&done);
+    [0, 1, 2, 0].into_iter().for_each(|group| replica.arrive(group));
+    for forgotten in [2, 5] {
+        replica.forget(|_, _| forgotten);
+        assert!(replica.listed().is_empty());
+    }
+    replica.write_down();
+    assert!(replica.listed().is_empty());
+    assert!(replica.at_rest().is_empty());
+}
+
+/// The same of any history of which somebody who has it settles some losses, and goes on.
+#[test]
+fn replicas_settle_the_same_losses() {
+    lists_alike(0..2000, |random| {
+        let mut done = history(random);
+        let names: Vec<Vec<u8>> = wanted(&done)
+            .into_iter()
+            .filter(|_| random.bool())
+            .map(|(at, part, ..)| name(Stamp { at, group: 0, upto: 0 }, &part))
+            .collect();
+        let mut at = done.last().map_or(0, |(stamp, _)| stamp.at);
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let resolve = encoded(&Effect::Key(key::Effect::Resolve { losses: Items::Slices(&names) }));
+        for (group, effect) in [(2, Some(resolve)), (0, None), (1, None)] {
+            at += 1;
+            let (stamp, written) = set(at, group, at - 1, "later");
+            done.push((stamp, effect.unwrap_or(written)));
+        }
+        done
+    });
+}
+
 #[test]
 fn a_loss_is_told_before_it_is_final() {
     let done = vec![set(1, 0, 0, "a"), set(2, 1, 0, "b"), set(3, 0, 0, "c")];

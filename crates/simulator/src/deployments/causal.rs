@@ -6,7 +6,9 @@
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use baselines::{Blocking, Cure, HybridCure, Uncoordinated};
-use causal::stable::{KeyEffects, Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
+use causal::stable::{
+    KeyEffects, Message, Node, Options, Partition, RegionTopology, Scope, Stamp, Times, Topology,
+};
 use causal::{paris, pocc, wren};
 use checker::{Level, ListedLoss};
 use protocol::{Claim, CommitStamp, Conflict, SnapshotClaim, VectorClaim};
@@ -205,6 +207,11 @@ pub(super) fn in_its_terms<S: Checked>(mut claims: Vec<Claim>) -> Vec<Claim> {
     claims
 }
 
+/// True if a replica knows that a region is gone for good, or that its own is.
+pub(super) fn has_heard<S: Times>(partition: &Partition<S>, region: RegionId) -> bool {
+    partition.is_evicted() || partition.evicted().any(|(name, _)| name == region.0.to_string())
+}
+
 /// A lost write as the checker wants it.
 pub(super) fn told(conflict: Conflict) -> ListedLoss {
     ListedLoss {
@@ -336,6 +343,10 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
         S::EVICTS.then(|| Message::Evict { regions: vec![region] })
     }
 
+    fn has_heard(&self, instance: &Node<S>, region: RegionId) -> bool {
+        instance.as_partition().is_none_or(|partition| has_heard(partition, region))
+    }
+
     fn gives_up_dependants(&self) -> bool {
         S::OPTIMISTIC
     }
@@ -361,11 +372,6 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     /// Cure's: reads wait for the partition's clock, and are given up after some seconds.
     fn trusts_clocks(&self) -> bool {
         !S::FOLLOWS
-    }
-
-    /// POCC: seed 1026 shows a session that does not see a context which it has taken over.
-    fn off(&self) -> &[Feature] {
-        if S::OPTIMISTIC { &[Feature::Eviction] } else { &[] }
     }
 
     /// Deadlines compare with clocks that the checker does not know; a lost suffix or disk is not survived yet. Where sessions know

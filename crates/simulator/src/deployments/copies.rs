@@ -1,7 +1,7 @@
 //! Wren, PaRiS and POCC with three copies of every partition in each of its regions, in different processes, kept by a
 //! replicated log. COPS has the same layout.
 
-use super::causal::{CausalDeployment, Checked, in_its_terms, set, told, with_fan_out, with_tree};
+use super::causal::{CausalDeployment, Checked, has_heard, in_its_terms, set, told, with_fan_out, with_tree};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::stable::{self, KeyEffects, RegionTopology, Stamp, Times, Topology};
@@ -220,10 +220,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
     }
 
     fn has_heard(&self, instance: &Node<S>, region: RegionId) -> bool {
-        let partition = instance.protocol().as_partition();
-        partition.is_none_or(|partition| {
-            partition.is_evicted() || partition.evicted().any(|(name, _)| name == region.0.to_string())
-        })
+        instance.protocol().as_partition().is_none_or(|partition| has_heard(partition, region))
     }
 
     fn cut_of(&self, instance: &Node<S>, region: RegionId) -> Option<Timestamp> {

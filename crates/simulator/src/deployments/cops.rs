@@ -112,6 +112,10 @@ impl Deployment for CopsDeployment {
         Some(Message::Evict { regions: vec![region] })
     }
 
+    fn has_heard(&self, instance: &Node, region: RegionId) -> bool {
+        instance.as_partition().is_none_or(|partition| partition.knows_of_lost(&[region]))
+    }
+
     fn cut_of(&self, instance: &Node, region: RegionId) -> Option<Timestamp> {
         instance.as_partition()?.end_of(region)
     }
@@ -126,11 +130,6 @@ impl Deployment for CopsDeployment {
 
     fn waits_for_clocks(&self) -> bool {
         true
-    }
-
-    /// Seed 1051 shows survivors that do not end a lost region's streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Eviction]
     }
 
     /// A lost suffix or disk is not survived yet. The baseline's regions are never evicted.

@@ -73,10 +73,12 @@ impl<S: Times> Coordinator<S> {
         }
         // What is only written blindly waits for nobody.
         let observed = |step: &&Planned| !step.is_write() || step.is_observing();
-        let partitions = match running.kind {
+        let partitions = match &running.kind {
             Kind::OneShot if running.watches.is_empty() => {
                 partitions_of(running.steps.iter().filter(observed))
             }
+            // What it only read was there.
+            Kind::Commit(open) => Some(open.observed(&running.watches)),
             _ => None,
         };
         let waits_for = |partition: &u16| match &running.phase {

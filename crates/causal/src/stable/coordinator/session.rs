@@ -4,7 +4,7 @@ use super::ask::Ask;
 use crate::stable::Times;
 use crate::stable::message::Work;
 use mvcc::CompactKey;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{Error, Instant, RequestId, TransactionId};
 
 /// A client's session. Its requests run one after another.
@@ -50,6 +50,15 @@ pub(super) struct Open<S> {
     pub(super) deadline: Instant,
     /// Its writes so far, in order.
     pub(super) done: Vec<Done<S>>,
+}
+
+impl<S> Open<S> {
+    /// The partitions that evaluate anew, when it commits, what it or these watches have observed.
+    pub(super) fn observed(&self, watches: &BTreeMap<Box<[u8]>, Watch<S>>) -> BTreeSet<u16> {
+        let observed = self.done.iter().filter(|done| !matches!(done.work, Work::Effect { .. }));
+        let watched = watches.values().map(|watch| watch.partition);
+        observed.map(|done| done.partition).chain(watched).collect()
+    }
 }
 
 /// A write of an interactive transaction.

@@ -423,7 +423,8 @@ impl<S: Times> Coordinator<S> {
             Phase::Backoff { until, .. } => {
                 if now.instant < *until {
                     out.arm(Timer::Retry(number), *until);
-                } else if matches!(running.kind, Kind::OneShot) && !self.missing_for(now, running).is_empty()
+                } else if matches!(running.kind, Kind::OneShot | Kind::Commit(_))
+                    && !self.missing_for(now, running).is_empty()
                 {
                     // Another attempt would be refused, too.
                     out.arm(Timer::Retry(number), now.instant + self.options.tick_every);
