@@ -459,7 +459,6 @@ local function fail(reason)
 end
 
 local function run(script)
-  host.set_version(2)
   return xpcall(script, fail)
 end
 
@@ -588,7 +587,6 @@ end
 
 -- Calls a function of a library. Its variables begin anew in every call, whoever else has called it.
 local function call_function(library, name, keys, arguments)
-  host.set_version(2)
   local ok, functions = load_library(library)
   if not ok then
     return false, functions

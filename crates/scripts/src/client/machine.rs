@@ -24,6 +24,8 @@ use types::{Reply, ReplyBuf, ReplySink};
 const MEMORY: usize = 64 << 20;
 /// One that uses more when it is at rest is not kept.
 const MEMORY_AT_REST: usize = 8 << 20;
+/// The version of the protocol that scripts begin with.
+const RESP2: i64 = 2;
 /// How many scripts it keeps compiled.
 pub(super) const COMPILED: usize = 500;
 const PRELUDE: &str = include_str!("client.lua");
@@ -43,6 +45,8 @@ pub(super) struct Machine {
     /// What scripts see for their globals, which nobody can write, and the table behind it.
     environment: Table,
     globals: Table,
+    /// The version of the protocol whose replies the script is shown.
+    version: Rc<Cell<i64>>,
     cjson: Rc<Settings>,
     random: Rc<Random>,
     compiled: BTreeMap<Name, Compiled>,
@@ -75,8 +79,9 @@ impl Machine {
         lua.set_app_data(Rc::clone(&meter));
         let (random, cjson) = (Rc::<Random>::default(), Rc::<Settings>::default());
         random::define_in(&lua, &lua.globals().get("math")?, &random)?;
+        let version = Rc::new(Cell::new(RESP2));
         let libraries = (
-            host(&lua, &meter)?,
+            host(&lua, &meter, &version)?,
             super::text::library(&lua)?,
             cjson::library(&lua, &cjson)?,
             super::cmsgpack::library(&lua)?,
@@ -91,7 +96,19 @@ impl Machine {
         let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
         lua.set_global_hook(triggers, move |_, _| watched.count(STRIDE.into()).map(|()| VmState::Continue))?;
         let compiled = BTreeMap::new();
-        Ok(Machine { lua, meter, run, environment, globals, cjson, random, compiled, functions, stack: None })
+        Ok(Machine {
+            lua,
+            meter,
+            run,
+            environment,
+            globals,
+            version,
+            cjson,
+            random,
+            compiled,
+            functions,
+            stack: None,
+        })
     }
 
     /// The script of this name, whose text `source` gives if it is not known yet.
@@ -114,6 +131,15 @@ impl Machine {
         Ok(compiled)
     }
 
+    /// Does something while memory has no limit: the interpreter then guards none of its allocations, each of which costs more
+    /// than what is allocated. A script that was given too much fails at its first allocation.
+    pub fn unlimited<T>(&self, give: impl FnOnce(&Self) -> mlua::Result<T>) -> mlua::Result<T> {
+        self.lua.set_memory_limit(0)?;
+        let given = give(self);
+        self.lua.set_memory_limit(MEMORY)?;
+        given
+    }
+
     /// Gives a script its keys and arguments: what runs it, and with what.
     pub fn give_script(
         &self,
@@ -128,6 +154,7 @@ impl Machine {
 
     /// Gives the next script its random numbers and its stack.
     pub fn prepare(&mut self, seed: u64) -> mlua::Result<DefaultStack> {
+        self.version.set(RESP2);
         self.cjson.reset();
         self.random.begin(seed);
         self.stack.take().map_or_else(|| fiber::stack().map_err(Error::external), Ok)
@@ -181,19 +208,19 @@ fn split(source: &[u8]) -> Result<(Option<ScriptFlags>, &[u8]), types::Error> {
 }
 
 /// What the prelude needs of the process.
-fn host(lua: &Lua, meter: &Rc<Meter>) -> mlua::Result<Table> {
+fn host(lua: &Lua, meter: &Rc<Meter>, version: &Rc<Cell<i64>>) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     let define = |name: &str, function: Function| host.raw_set(name, function);
-    let version = Rc::new(Cell::new(2));
-    let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
+    let (asking, shown) = (Rc::clone(meter), Rc::clone(version));
     define("call", lua.create_function(move |lua, words| call(lua, &asking, shown.get(), words))?)?;
-    let (asking, shown) = (Rc::clone(meter), Rc::clone(&version));
+    let (asking, shown) = (Rc::clone(meter), Rc::clone(version));
     let protected_call = move |lua: &Lua, words| to_lua(lua, &asking, &ask(&asking, words)?, shown.get());
     define("pcall", lua.create_function(protected_call)?)?;
     let asking = Rc::clone(meter);
     define("may", lua.create_function(move |_, words| may(&asking, words))?)?;
+    let shown = Rc::clone(version);
     let set_version = move |_: &Lua, wanted| {
-        version.set(wanted);
+        shown.set(wanted);
         Ok(())
     };
     define("set_version", lua.create_function(set_version)?)?;

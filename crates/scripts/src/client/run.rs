@@ -64,13 +64,16 @@ impl Script {
         let (flags, meter) = (compiled.flags, Rc::clone(&machine.meter));
         let (name, flags, chunk, (run, given)) = match program {
             Program::Script(name, _) => {
-                let given = machine.give_script(&compiled, call).map_err(failed)?;
-                (hex(&name), flags, SCRIPT, given)
+                let given =
+                    machine.unlimited(|machine| machine.give_script(&compiled, call)).map_err(failed)?;
+                (Named::Script(name), flags, SCRIPT, given)
             }
             Program::Function(library, name) => {
-                let given = machine.give_function(&compiled, name, call).map_err(failed)?;
+                let given = machine
+                    .unlimited(|machine| machine.give_function(&compiled, name, call))
+                    .map_err(failed)?;
                 let function = library.functions.iter().find(|function| function.name == name);
-                (name.to_owned(), function.map(|function| function.flags), FUNCTION, given)
+                (Named::Function(name.to_owned()), function.map(|function| function.flags), FUNCTION, given)
             }
         };
         meter.set_at_work(Some(Arc::clone(&seen.0)));
@@ -123,14 +126,29 @@ fn ended() -> Error {
     Error::err("the script has ended")
 }
 
+/// What a script is called in errors.
+enum Named {
+    Script(Name),
+    Function(String),
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Named::Script(name) => f.write_str(&hex(name)),
+            Named::Function(name) => f.write_str(name),
+        }
+    }
+}
+
 /// What is done on a script's stack.
 struct Work {
     /// The prelude's function that runs a script, and what it is given.
     run: Function,
     given: MultiValue,
     meter: Rc<Meter>,
-    /// What the script is called in errors, and its program.
-    name: String,
+    /// What is executed, as errors say, and its program.
+    name: Named,
     program: &'static str,
     only_line: Option<i64>,
 }
