@@ -16,9 +16,9 @@
 
 use crate::history::{Claim, Commit, Key, Outcome, Snapshot, Thread, Transaction};
 use crate::invocations::{Decoded, decode_all};
+use crate::merged::Merged;
 use crate::replay::{Cells, replay};
 use crate::report::{Check, Findings};
-use crate::states::States;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -433,21 +433,19 @@ impl<'d, 'h> Visible<'d, 'h> {
     fn replay(&self, findings: &mut Findings) {
         let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
         order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
-        let writers = (0..self.writers.len()).map(|position| self.writer(position)).collect();
-        let (mut told, mut states): (BTreeSet<u64>, _) = (BTreeSet::new(), States::new(writers));
+        let mut told: BTreeSet<u64> = BTreeSet::new();
         for (at, seen) in order {
             let number = self.all[at].number();
             let left = self.without_own_lost(at, seen);
             let session = self.all[at].transaction.session;
             if *left == *seen {
-                self.explain(at, seen, &mut states)
+                self.explain(at, seen)
                     .into_iter()
                     .for_each(|(check, text)| findings.add(check, text, vec![number]));
                 continue;
             }
-            let with_lost = self.explain(at, seen, &mut states);
-            let without = (told.contains(&session) || !with_lost.is_empty())
-                .then(|| self.explain(at, &left, &mut states));
+            let with_lost = self.explain(at, seen);
+            let without = (told.contains(&session) || !with_lost.is_empty()).then(|| self.explain(at, &left));
             match without {
                 None => {}
                 Some(without) if without.is_empty() => {
@@ -482,16 +480,16 @@ impl<'d, 'h> Visible<'d, 'h> {
     }
 
     /// What does not follow from this set, key by key.
-    fn explain(&self, at: usize, seen: &BitSet, states: &mut States<'d, 'h>) -> Vec<(Check, String)> {
+    fn explain(&self, at: usize, seen: &BitSet) -> Vec<(Check, String)> {
         let transaction = &self.all[at];
-        let keys: BTreeSet<&'h [u8]> = transaction.steps.iter().map(|step| step.key).collect();
+        let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
         let mut unexplained = Vec::new();
         for key in keys {
-            let on_snapshot = self.replay_key(at, key, seen, "its snapshot", states);
+            let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
             let changes = transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
             let newest = self.newest(at, seen).filter(|_| changes && on_snapshot.is_err());
-            let explained = newest
-                .map(|newest| self.replay_key(at, key, &newest, "the newest state of its region", states));
+            let explained =
+                newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
             if let (Err(found), None | Some(Err(_))) = (on_snapshot, explained) {
                 unexplained.push(found);
             }
@@ -499,16 +497,18 @@ impl<'d, 'h> Visible<'d, 'h> {
         unexplained
     }
 
-    fn replay_key(
-        &self,
-        at: usize,
-        key: &'h [u8],
-        seen: &BitSet,
-        whence: &str,
-        states: &mut States<'d, 'h>,
-    ) -> Result<(), (Check, String)> {
+    fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
+        let mut merged = Merged::default();
+        for writer in seen.iter().map(|position| self.writer(position)) {
+            let claim = writer.transaction.claim.as_ref();
+            let Some(commit) = claim.and_then(|claim| claim.place_among_concurrent()) else { continue };
+            let effects = writer.effects.iter().filter(|(on, _)| *on == key);
+            effects.for_each(|(_, effect)| merged.add(commit, effect));
+        }
         let mut cells = Cells::default();
-        cells.put(key, states.cell(key, |position| seen.contains(position)));
+        if let Some(step) = self.all[at].steps.iter().find(|step| step.key == key) {
+            cells.put(step.key, merged.into_cell());
+        }
         replay(&self.all[at], Some(key), &cells, whence).1
     }
 

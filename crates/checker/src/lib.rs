@@ -94,7 +94,6 @@ mod revealed;
 mod schedule;
 mod search;
 mod sessions;
-mod states;
 mod strays;
 mod strict;
 mod totals;

@@ -6,7 +6,7 @@ use datatypes::{Cell, Effect};
 use std::collections::BTreeMap;
 
 /// See the module. Effects come in order of place.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Merged<'h> {
     cell: Cell,
     commits: Vec<Sight<'h>>,
@@ -32,7 +32,7 @@ impl<'h> Merged<'h> {
         self.latest.insert(commit.region, commit.at);
     }
 
-    pub fn cell(&self) -> &Cell {
-        &self.cell
+    pub fn into_cell(self) -> Cell {
+        self.cell
     }
 }
