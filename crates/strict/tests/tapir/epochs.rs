@@ -4,6 +4,8 @@ use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::{Message as Ir, Status, epoch_of, first_view};
 use anabranch_strict::tapir::{Message, Node, Options};
 use anabranch_strict::{Mutant, Mutants};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 use types::Address;
 
@@ -407,4 +409,40 @@ fn voted_for_in_two_epochs(mutants: Mutants) -> String {
 fn votes_of_two_epochs_do_not_count_together() {
     assert_eq!(voted_for_in_two_epochs(Mutants::default()), "new OK");
     assert_eq!(voted_for_in_two_epochs(Mutant::CountTwoEpochs.into()), "old OK", "the mutant commits both");
+}
+
+/// A replica that has joined votes, and loses its disk. What it was told when its epoch began reaches it once more, late. The
+/// other one that has voted is away for a second. What is read then, of four increments.
+fn forgot_and_was_told_of_its_epoch(mutants: Mutants) -> String {
+    let mut network = network(13, 2, &Options { mutants, ..Options::default() });
+    count(&mut network, 3);
+    let [first, joined, last] = [1, 4, 5].map(|process| address(process, Some(0)));
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let late = told.clone();
+    network.filter = Some(Box::new(move |from, to, message| {
+        if (from, to) == (first, joined) {
+            late.borrow_mut().push(message.clone());
+        }
+        false
+    }));
+    network.place(1, 0, &[1, 4, 5], false);
+    network.run_for(SECOND);
+    assert_serving(&network, &[1, 4, 5], 1);
+    network.filter = Some(Box::new(move |from, to, _| from == last || to == last));
+    assert_eq!(count(&mut network, 1), "4");
+    network.down.insert(first);
+    network.filter = None;
+    network.restart(joined, 0, false);
+    told.take().into_iter().for_each(|message| network.hand(first, joined, message));
+    let id = network.many(1, 1, &[network.get("a")]);
+    network.run_for(SECOND);
+    let log = network.log_len(first);
+    network.restart(first, log, true);
+    text(&network.answer(id))
+}
+
+#[test]
+fn who_forgot_what_it_said_in_an_epoch_does_not_begin_it() {
+    assert_eq!(forgot_and_was_told_of_its_epoch(Mutants::default()), "4");
+    assert_eq!(forgot_and_was_told_of_its_epoch(Mutant::BeginForgetful.into()), "3", "the mutant loses one");
 }
