@@ -8,6 +8,7 @@
 
 mod coming;
 mod losing;
+mod packing;
 mod replaying;
 mod whole;
 
@@ -22,6 +23,8 @@ use datatypes::merge::{
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use std::collections::VecDeque;
 use types::Reader;
+
+pub(crate) use packing::Packed;
 
 /// What an effect observed of those before it, in a model where it need not have observed all: everything of its own
 /// group, and everything of the others up to a place; where a stamp says more, up to a place for each other group
@@ -169,6 +172,8 @@ pub(crate) struct History<S> {
     told: Option<S>,
     /// Some effect that came since all were forgotten replaces an element of a list.
     replaces: bool,
+    /// How many of what is done, from the first on, cannot be undone any more.
+    held: usize,
     pub(crate) mutants: Mutants,
 }
 
@@ -191,8 +196,14 @@ impl<S: Stamp> History<S> {
             contested: false,
             told: None,
             replaces: false,
+            held: 0,
             mutants: Mutants::NONE,
         }
+    }
+
+    /// True if effects need not have observed all before them.
+    pub(crate) fn has_sight(&self) -> bool {
+        self.sight.is_some()
     }
 
     /// The greatest stamp, if there is an effect.
@@ -424,6 +435,7 @@ impl<S: Stamp> History<S> {
         let place = self.above(stamp);
         self.note_done(stamp);
         self.note_come(stamp, coded);
+        self.held += 1;
         let entry = Entry { trace: trace.map(Box::new), ..Entry::new(stamp, coded) };
         self.heap_bytes += entry.heap_bytes();
         self.make_room();
@@ -473,7 +485,8 @@ impl<S: Stamp> History<S> {
         let needed = self.needed_by_hidden(needed);
         self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
         self.entries.drain(..needed);
-        for entry in self.entries.range_mut(..above - needed) {
+        self.held = above - needed;
+        for entry in self.entries.range_mut(..self.held) {
             self.heap_bytes -= entry.heap_bytes();
             entry.patch = Patch::Nothing;
             self.heap_bytes += entry.heap_bytes();

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
-//!   not folded yet. [`Store::assert_consistent`] checks these and every count kept beside the records.
+//!   not folded yet. A key that is packed (`packing`) has neither. [`Store::assert_consistent`] checks these and every count kept beside the records.
 //! - A key's newest state is what all its effects make, unless [`Store::waits`]: where effects need not have observed all
 //!   before them, one that arrives below many waits until somebody reads it or its owner has time
 //!   ([`Store::refresh_some`]). Meanwhile the record holds what the others make.
@@ -26,21 +26,24 @@
 mod agenda;
 mod consistency;
 mod lost;
+mod packing;
 mod remains;
 mod snapshots;
 mod usage;
 
 use crate::history::{FEW, SightOf};
 use crate::losses::Losses;
+use crate::table::scan_both;
 use crate::{CompactKey, Drained, Keyed, Mutants, Table};
 use agenda::{Agenda, Entry};
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
+use packing::Packing;
 use snapshots::KeyHistory;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Bound;
-use types::{HashSeed, KeyHash, Rng, Timestamp};
+use types::{HashSeed, KeyHash, Rng, Timestamp, Wire};
 use usage::Usage;
 
 pub use remains::Remains;
@@ -50,7 +53,7 @@ pub use usage::{By, Choice, Tracked};
 const RANDOM_DRAWS: usize = 64;
 
 /// What orders an effect: a timestamp with whatever its model needs beside it.
-pub trait Stamp: Copy + Ord + Debug {
+pub trait Stamp: Copy + Ord + Debug + Wire {
     /// True if somebody who observed other groups up to `upto` observed this effect of one of them ([`crate::Sight`]).
     fn is_observed(&self, group: u16, upto: &Self) -> bool {
         let _ = group;
@@ -65,7 +68,7 @@ pub trait Stamp: Copy + Ord + Debug {
 
 impl Stamp for u64 {}
 impl Stamp for Timestamp {}
-impl<A: Copy + Ord + Debug, B: Copy + Ord + Debug> Stamp for (A, B) {}
+impl<A: Copy + Ord + Debug + Wire, B: Copy + Ord + Debug + Wire> Stamp for (A, B) {}
 
 /// A key with its newest state and the stamp of its newest effect.
 #[derive(Debug)]
@@ -104,6 +107,8 @@ struct Counted {
     deadline: u64,
     /// The deadline of its own, or 0.
     expires_at: u64,
+    /// When nothing is left of it, or 0: see [`Cell::end`].
+    end: u64,
     absent: bool,
 }
 
@@ -112,7 +117,12 @@ impl Counted {
     fn of(cell: &Cell) -> Counted {
         let memory = cell.value.as_ref().map_or(0, Value::memory);
         let (deadline, expires_at) = (cell.next_deadline(0), cell.expires_at);
-        Counted { memory, deadline, expires_at, absent: cell.value.is_none() }
+        Counted { memory, deadline, expires_at, end: cell.end(), absent: cell.value.is_none() }
+    }
+
+    /// When nothing is left of it, if that is later than its first deadline; or 0.
+    fn late_end(&self) -> u64 {
+        if self.end == self.deadline { 0 } else { self.end }
     }
 }
 
@@ -126,6 +136,8 @@ pub struct Store<S> {
     histories: Table<KeyHistory<S>>,
     /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
     due: Agenda<S>,
+    /// Keys that are gone and whose history is kept in a few bytes.
+    packing: Packing<S>,
     /// Histories of earlier eras: all of them may go.
     released: Vec<Entry<S>>,
     /// Effects at or below it are part of every snapshot; `None`: there is no snapshot, nothing is kept.
@@ -154,9 +166,11 @@ pub struct Store<S> {
     /// The greatest stamp of a key that was forgotten because it is absent.
     watermark: S,
     deadlines: BTreeSet<(u64, CompactKey)>,
-    /// How many of these are of keys that have a deadline of their own.
+    /// Keys of which nothing is left at a later time than their first deadline, by that time.
+    ends: BTreeSet<(u64, CompactKey)>,
+    /// How many keys have a deadline of their own.
     dated: usize,
-    /// How many of them stand in `deadlines` with that one, at or before `lapsed_until`, in milliseconds since 1970.
+    /// Of how many keys nothing is left at `lapsed_until`, in milliseconds since 1970.
     lapsed: usize,
     lapsed_until: u64,
     /// Records that are absent but kept for their history.
@@ -183,6 +197,7 @@ impl<S: Stamp> Store<S> {
             table: Table::new(seed),
             histories: Table::new(seed),
             due: Agenda::new(),
+            packing: Packing::new(seed),
             released: Vec::new(),
             horizon: None,
             era: 0,
@@ -197,6 +212,7 @@ impl<S: Stamp> Store<S> {
             steps: 0,
             watermark: lowest,
             deadlines: BTreeSet::new(),
+            ends: BTreeSet::new(),
             dated: 0,
             lapsed: 0,
             lapsed_until: 0,
@@ -216,13 +232,12 @@ impl<S: Stamp> Store<S> {
         Store { mutants, ..self }
     }
 
-    /// How many keys there are, expired ones that nobody has met included.
+    /// How many keys there are, expired ones that nobody has met included, unless they are packed.
     pub fn len(&self) -> usize {
         self.table.len() - self.tombstones
     }
 
-    /// How many of them had not expired when [`Store::pass_time`] was called last; hashes with fields that have expired count
-    /// until these are deleted.
+    /// How many of them had not expired when [`Store::pass_time`] was called last, all their fields included.
     pub fn living(&self) -> usize {
         self.len() - self.lapsed
     }
@@ -233,12 +248,17 @@ impl<S: Stamp> Store<S> {
             return;
         }
         let from = (self.lapsed_until + 1, CompactKey::new(b""));
-        let passed = self.deadlines.range(from..(now_millis + 1, CompactKey::new(b"")));
-        let is_own = |(at, key): &&(u64, CompactKey)| {
-            let record = self.table.get(self.seed.hash(key), key);
-            record.is_some_and(|record| record.cell.expires_at == *at)
-        };
-        self.lapsed += passed.filter(is_own).count();
+        let passed = from..(now_millis + 1, CompactKey::new(b""));
+        let (mut lapsed, merges) = (0, self.sight.is_some() && self.horizon.is_some());
+        for (at, key) in self.deadlines.range(passed.clone()).chain(self.ends.range(passed)) {
+            let hash = self.seed.hash(key);
+            let record = self.table.get(hash, key).filter(|record| record.cell.end() == *at);
+            lapsed += usize::from(record.is_some());
+            if let Some(record) = record.filter(|_| merges) {
+                self.packing.note_dying(record.stamp, hash);
+            }
+        }
+        self.lapsed += lapsed;
         self.lapsed_until = now_millis;
     }
 
@@ -251,7 +271,8 @@ impl<S: Stamp> Store<S> {
     /// deadlines.
     pub fn memory(&self) -> usize {
         // A B-tree's nodes are two thirds full.
-        let deadlines = self.deadlines.len() * size_of::<(u64, CompactKey)>() * 3 / 2;
+        let deadlines = self.deadlines.len() + self.ends.len();
+        let deadlines = deadlines * size_of::<(u64, CompactKey)>() * 3 / 2;
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let usage = self.usage.as_ref().map_or(0, |usage| usage.memory());
         let others = self.memory - self.kept;
@@ -261,12 +282,17 @@ impl<S: Stamp> Store<S> {
     /// Of [`Store::memory`], about how many bytes are there for snapshots, tombstones included: they go when nobody needs
     /// these any more, not when keys go.
     pub fn retained(&self) -> usize {
-        if self.histories.is_empty() { 0 } else { self.of_histories() + self.buried }
+        let is_any = !self.histories.is_empty() || !self.packing.is_empty();
+        if is_any { self.of_histories() + self.buried } else { 0 }
     }
 
     fn of_histories(&self) -> usize {
         let due = self.due.memory() + self.released.capacity() * size_of::<Entry<S>>();
-        self.histories.memory() + self.histories.len() * size_of::<KeyHistory<S>>() + due + self.kept
+        self.histories.memory()
+            + self.histories.len() * size_of::<KeyHistory<S>>()
+            + due
+            + self.kept
+            + self.packing.memory()
     }
 
     /// The hash of a key.
@@ -404,8 +430,7 @@ impl<S: Stamp> Store<S> {
             self.watermark = self.watermark.max(stamp);
             return;
         }
-        self.move_deadline(key, 0, cell.next_deadline(0));
-        self.count_dated(Counted::of(&Cell::ABSENT), Counted::of(&cell));
+        self.redate(key, Counted::of(&Cell::ABSENT), Counted::of(&cell));
         let record = Record { key: CompactKey::new(key), cell, stamp };
         self.memory += record.memory();
         self.table.insert_absent(hash, Box::new(record));
@@ -415,8 +440,7 @@ impl<S: Stamp> Store<S> {
         if let Some(record) = self.table.remove(hash, key) {
             self.memory -= record.memory();
             self.watermark = self.watermark.max(record.stamp);
-            self.move_deadline(key, record.cell.next_deadline(0), 0);
-            self.count_dated(Counted::of(&record.cell), Counted::of(&Cell::ABSENT));
+            self.redate(key, Counted::of(&record.cell), Counted::of(&Cell::ABSENT));
         }
     }
 
@@ -424,41 +448,20 @@ impl<S: Stamp> Store<S> {
     #[inline]
     fn recount(&mut self, key: &[u8], before: Counted, after: Counted) {
         self.memory = self.memory + after.memory - before.memory;
-        if (before.deadline, before.expires_at) != (after.deadline, after.expires_at) {
-            self.count_dated(before, after);
-        }
-        if before.deadline != after.deadline {
-            self.move_deadline(key, before.deadline, after.deadline);
+        let dates = |counted: Counted| (counted.deadline, counted.expires_at, counted.end);
+        if dates(before) != dates(after) {
+            self.redate(key, before, after);
         }
     }
 
     /// The state of a key with deadlines was counted so `before` and is so now.
-    fn count_dated(&mut self, before: Counted, after: Counted) {
+    fn redate(&mut self, key: &[u8], before: Counted, after: Counted) {
         let dated = |counted: Counted| usize::from(counted.expires_at != 0);
-        let until = self.lapsed_until;
-        let lapsed = |counted: Counted| {
-            usize::from((1..=until).contains(&counted.expires_at) && counted.deadline == counted.expires_at)
-        };
+        let lapsed = |counted: Counted| usize::from((1..=self.lapsed_until).contains(&counted.end));
         self.dated = self.dated + dated(after) - dated(before);
         self.lapsed = self.lapsed + lapsed(after) - lapsed(before);
-    }
-
-    fn move_deadline(&mut self, key: &[u8], from: u64, to: u64) {
-        if from == to {
-            return;
-        }
-        let key = CompactKey::new(key);
-        let heap_bytes = key.heap_bytes();
-        if from != 0 && to != 0 {
-            self.deadlines.remove(&(from, key.clone()));
-            self.deadlines.insert((to, key));
-        } else if to != 0 {
-            self.deadlines.insert((to, key));
-            self.memory += heap_bytes;
-        } else {
-            self.deadlines.remove(&(from, key));
-            self.memory -= heap_bytes;
-        }
+        move_date(&mut self.deadlines, &mut self.memory, key, before.deadline, after.deadline);
+        move_date(&mut self.ends, &mut self.memory, key, before.late_end(), after.late_end());
     }
 
     /// Up to `limit` keys of which a deadline has passed, their own or that of a field, earliest first. Whoever owns the
@@ -512,8 +515,8 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Like [`Store::scan`], but also visits absent keys whose history is kept.
-    pub fn scan_all(&self, cursor: u64, mut visit: impl FnMut(&[u8])) -> u64 {
-        self.table.scan(cursor, |record| visit(&record.key))
+    pub fn scan_all(&self, cursor: u64, visit: impl FnMut(&[u8])) -> u64 {
+        scan_both(&self.table, self.packing.table(), cursor, visit)
     }
 
     /// A key that holds a value and is `wanted`, by chance; `None` only if there is none. Fair unless few records are
@@ -529,12 +532,16 @@ impl<S: Stamp> Store<S> {
 
     /// A key that holds a value or whose history is kept, by chance; `None` only if there is none.
     pub fn random_known(&self, random: &mut Rng) -> Option<&[u8]> {
-        self.table.random(random).map(|record| &*record.key)
+        let packed = self.packing.table();
+        match packed.is_empty() || random.usize(0..self.known()) < self.table.len() {
+            true => self.table.random(random).map(|record| &*record.key),
+            false => packed.random(random).map(Keyed::key),
+        }
     }
 
     /// How many keys hold a value or have a history that is kept.
     pub fn known(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.packing.table().len()
     }
 
     /// Removes everything at once, histories included. `stamp` is at least every stamp so far. The owner frees the
@@ -556,6 +563,30 @@ impl<S: Stamp> Store<S> {
 
     /// What is left to be freed when nobody needs the store any more.
     pub fn into_remains(mut self) -> Remains<S> {
-        Remains::new(self.table.take(), self.deadlines, self.histories.take())
+        Remains::new(
+            self.table.take(),
+            [self.deadlines, self.ends],
+            self.histories.take(),
+            self.packing.take(),
+        )
+    }
+}
+
+/// Moves a key from one date to another; at 0 it is not there. `memory` counts what long keys occupy.
+fn move_date(dates: &mut BTreeSet<(u64, CompactKey)>, memory: &mut usize, key: &[u8], from: u64, to: u64) {
+    if from == to {
+        return;
+    }
+    let key = CompactKey::new(key);
+    let heap_bytes = key.heap_bytes();
+    if from != 0 && to != 0 {
+        dates.remove(&(from, key.clone()));
+        dates.insert((to, key));
+    } else if to != 0 {
+        dates.insert((to, key));
+        *memory += heap_bytes;
+    } else {
+        dates.remove(&(from, key));
+        *memory -= heap_bytes;
     }
 }

@@ -210,6 +210,11 @@ impl<R: Keyed> Table<R> {
         self.bucket_mut(home).find_by(Fingerprint::of(hash), is_it)
     }
 
+    /// The same, as it is.
+    pub fn find(&self, hash: KeyHash, is_it: impl Fn(&R) -> bool) -> Option<&R> {
+        self.bucket(self.home(hash)).find_any(Fingerprint::of(hash), is_it)
+    }
+
     /// Takes the record of `key` out.
     pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Option<Box<R>> {
         let (segment, index) = Self::locate(self.home(hash));
@@ -259,7 +264,18 @@ impl<R: Keyed> Table<R> {
         if low + self.half < self.buckets {
             self.bucket(low + self.half).records().for_each(&mut visit);
         }
-        (cursor | !mask).reverse_bits().wrapping_add(1).reverse_bits()
+        next_cursor(cursor, mask)
+    }
+
+    /// Visits the records whose hash has the same low bits as a cursor, as the mask says; the table has no more home buckets
+    /// than that.
+    fn visit_alike(&self, cursor: u64, mask: u64, visit: &mut impl FnMut(&R)) {
+        let low = cursor as usize & (self.half - 1);
+        let high = Some(low + self.half).filter(|high| *high < self.buckets);
+        let records =
+            [Some(low), high].into_iter().flatten().flat_map(|bucket| self.bucket(bucket).records());
+        let is_alike = |record: &&R| (record.key_hash(self.seed).0 ^ cursor) & mask == 0;
+        records.filter(is_alike).for_each(visit);
     }
 
     /// A record drawn at random; `None` only if there is none. All records are equally likely as long as no chain
@@ -363,4 +379,26 @@ impl<R: Keyed> Table<R> {
         }
         bucket
     }
+}
+
+/// Visits the keys of one place of two tables under the same seed, like [`Table::scan`]. A key that is in either of them, the one
+/// or the other, during the whole iteration is visited at least once.
+pub(crate) fn scan_both<A: Keyed, B: Keyed>(
+    a: &Table<A>,
+    b: &Table<B>,
+    cursor: u64,
+    mut visit: impl FnMut(&[u8]),
+) -> u64 {
+    if b.is_empty() {
+        return a.scan(cursor, |record| visit(record.key()));
+    }
+    let mask = a.half.max(b.half) as u64 - 1;
+    a.visit_alike(cursor, mask, &mut |record: &A| visit(record.key()));
+    b.visit_alike(cursor, mask, &mut |record: &B| visit(record.key()));
+    next_cursor(cursor, mask)
+}
+
+/// Counts through the bits of the mask, reversed.
+fn next_cursor(cursor: u64, mask: u64) -> u64 {
+    (cursor | !mask).reverse_bits().wrapping_add(1).reverse_bits()
 }

@@ -39,8 +39,8 @@ pub use mutants::{Mutant, Mutants};
 pub use one_time::{OneTime, Origins, Rule};
 pub use partition::Partition;
 pub(crate) use partition::{
-    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, LossList, NOBODY, Round, Settlement,
-    count_or_scan, is_nobodys, settle, tell_keys, tell_losses, why_unlogged,
+    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, LossList, NOBODY, PACKED, Round, Settlement,
+    count_or_scan, is_nobodys, long_before, settle, tell_keys, tell_losses, why_unlogged,
 };
 pub use pledge::{Deed, Pledge};
 pub(crate) use pledge::{effect, encoded};

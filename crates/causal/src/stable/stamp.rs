@@ -78,3 +78,64 @@ impl<D: Copy + Default> Stamp<D> {
 pub(crate) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
     Sight { group: S::group(stamp), upto: S::upto(stamp.depends_on) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stable::{Entries, Origins};
+    use crate::{cops, paris, pocc, wren};
+    use datatypes::{Effect, register};
+    use mvcc::Store;
+    use types::{HashSeed, Incarnation, ProcessId, WallTime};
+
+    const KEYS: u64 = 10_000;
+
+    /// The bytes for a key of 8 bytes that one of three regions set to 5 and then deleted, or let expire, while another is silent.
+    fn bytes_of_dead_keys<S: Times>(depends_on: S::Depends) -> usize {
+        let now = 1_764_000_000_000_000;
+        let mut store = Store::new(HashSeed(7), Stamp::default());
+        store.merge_by(sight::<S>);
+        store.set_horizon(Some(Stamp::default()));
+        let fresh = store.memory();
+        let stamp = |number: u64| Stamp {
+            at: Timestamp::from_wall(WallTime(now + 137 * number)),
+            transaction: TransactionId { process: ProcessId(3), incarnation: Incarnation(9), number },
+            region: RegionId(1),
+            depends_on,
+        };
+        for number in 0..KEYS {
+            let key = number.to_be_bytes();
+            let deadline = match number % 2 {
+                0 => register::Deadline::Clear,
+                _ => register::Deadline::At { millis: now / 1000 },
+            };
+            let set = Effect::Register(register::Effect::Set { value: b"value", deadline });
+            store.commit(store.hash(&key), &key, stamp(2 * number), &set);
+            if number % 2 == 0 {
+                store.commit(store.hash(&key), &key, stamp(2 * number + 1), &Effect::DELETE);
+            }
+        }
+        store.pass_time(now);
+        (0..KEYS).for_each(|_| store.pack_some(10, Stamp::last_at(Timestamp::MAX)));
+        assert_eq!((store.packed() as u64, store.len()), (KEYS, 0));
+        (store.memory() - fresh) / KEYS as usize
+    }
+
+    #[test]
+    fn dead_keys_occupy_little_while_a_region_is_silent() {
+        let at = Timestamp::from_wall(WallTime(1_763_000_000_000_000));
+        let (mut entries, third) = (Entries::default(), WallTime(1_763_999_999_000_000));
+        let times = [at, Timestamp::from_wall(third), at];
+        (0..3).zip(times).for_each(|(region, at)| entries.set(RegionId(region), at));
+        let of_protocols = [
+            ("wren", bytes_of_dead_keys::<wren::Snapshot>(at)),
+            ("paris", bytes_of_dead_keys::<paris::Universal>(Origins { observed: at, ..Origins::default() })),
+            ("pocc", bytes_of_dead_keys::<pocc::Snapshot>(entries)),
+            ("cops", bytes_of_dead_keys::<cops::Cut>(entries)),
+        ];
+        for (protocol, each) in of_protocols {
+            println!("{protocol}: {each} bytes");
+            assert!(each < 180, "{protocol}: {each} bytes for a key that is gone");
+        }
+    }
+}

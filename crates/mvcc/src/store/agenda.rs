@@ -17,7 +17,11 @@ const RUN: usize = 4096;
 
 /// Entries in descending order; never empty. The run with the earliest entry is the greatest.
 #[derive(Debug)]
-struct Run<S>(Vec<Entry<S>>);
+struct Run<S> {
+    entries: Vec<Entry<S>>,
+    /// How often others had been thinned when it was made.
+    since: u64,
+}
 
 impl<S: Copy + Ord> PartialEq for Run<S> {
     fn eq(&self, other: &Self) -> bool {
@@ -35,7 +39,7 @@ impl<S: Copy + Ord> PartialOrd for Run<S> {
 
 impl<S: Copy + Ord> Ord for Run<S> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.0.last().cmp(&self.0.last())
+        other.entries.last().cmp(&self.entries.last())
     }
 }
 
@@ -48,11 +52,13 @@ pub(super) struct Agenda<S> {
     earliest: Option<Entry<S>>,
     runs: BinaryHeap<Run<S>>,
     len: usize,
+    /// How often it was thinned.
+    thinned: u64,
 }
 
 impl<S: Copy + Ord> Agenda<S> {
     pub fn new() -> Self {
-        Agenda { fresh: Vec::new(), earliest: None, runs: BinaryHeap::new(), len: 0 }
+        Agenda { fresh: Vec::new(), earliest: None, runs: BinaryHeap::new(), len: 0, thinned: 0 }
     }
 
     pub fn push(&mut self, entry: Entry<S>) {
@@ -70,19 +76,19 @@ impl<S: Copy + Ord> Agenda<S> {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_unstable_by(|a, b| b.cmp(a));
         if !fresh.is_empty() {
-            self.runs.push(Run(fresh));
+            self.runs.push(Run { entries: fresh, since: self.thinned });
         }
     }
 
     /// The earliest entry.
     pub fn peek(&self) -> Option<Entry<S>> {
-        let sorted = self.runs.peek().and_then(|run| run.0.last().copied());
+        let sorted = self.runs.peek().and_then(|run| run.entries.last().copied());
         [sorted, self.earliest].into_iter().flatten().min()
     }
 
     /// About the entry that goes after so many others, for hints.
     pub fn ahead(&self, others: usize) -> Option<Entry<S>> {
-        self.runs.peek()?.0.iter().rev().nth(others).copied()
+        self.runs.peek()?.entries.iter().rev().nth(others).copied()
     }
 
     /// Takes the earliest entry.
@@ -91,29 +97,44 @@ impl<S: Copy + Ord> Agenda<S> {
             self.sort();
         }
         let mut run = self.runs.peek_mut()?;
-        let entry = run.0.pop();
-        if run.0.is_empty() {
+        let entry = run.entries.pop();
+        if run.entries.is_empty() {
             PeekMut::pop(run);
         }
         self.len -= usize::from(entry.is_some());
         entry
     }
 
+    /// Lets go some of the entries for which nothing `stands`: of those that have gathered and of one run, another one each time.
+    pub fn thin(&mut self, stands: impl Fn(&Entry<S>) -> bool) {
+        let (mut entries, mut runs) =
+            (std::mem::take(&mut self.fresh), std::mem::take(&mut self.runs).into_vec());
+        self.earliest = None;
+        self.thinned += 1;
+        if let Some(place) = (0..runs.len()).min_by_key(|place| runs[*place].since) {
+            entries.append(&mut runs.swap_remove(place).entries);
+        }
+        self.runs = runs.into();
+        self.len -= entries.len();
+        entries.into_iter().filter(|entry| stands(entry)).for_each(|entry| self.push(entry));
+    }
+
     /// All entries, in any order.
     pub fn into_vec(self) -> Vec<Entry<S>> {
         let mut entries = self.fresh;
-        self.runs.into_iter().for_each(|mut run| entries.append(&mut run.0));
+        self.runs.into_iter().for_each(|mut run| entries.append(&mut run.entries));
         entries
     }
 
     /// All entries, in any order.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
-        self.fresh.iter().chain(self.runs.iter().flat_map(|run| &run.0))
+        self.fresh.iter().chain(self.runs.iter().flat_map(|run| &run.entries))
     }
 
     /// How many bytes it occupies.
     pub fn memory(&self) -> usize {
-        let entries = self.runs.iter().map(|run| run.0.capacity()).sum::<usize>() + self.fresh.capacity();
+        let entries =
+            self.runs.iter().map(|run| run.entries.capacity()).sum::<usize>() + self.fresh.capacity();
         entries * size_of::<Entry<S>>() + self.runs.capacity() * size_of::<Run<S>>()
     }
 }
@@ -143,6 +164,10 @@ mod tests {
                 prop_assert_eq!((agenda.len, agenda.peek()), (heap.len(), heap.peek().map(|Reverse(entry)| *entry)));
             }
             prop_assert_eq!(agenda.iter().count(), heap.len());
+            // All runs, and nothing else, are thinned sooner or later.
+            (0..10).for_each(|_| agenda.thin(|(at, _)| at % 3 != 0));
+            heap.retain(|Reverse((at, _))| at % 3 != 0);
+            prop_assert_eq!(agenda.len, heap.len());
             while let Some(Reverse(entry)) = heap.pop() {
                 prop_assert_eq!(agenda.pop(), Some(entry));
             }

@@ -1,6 +1,7 @@
 //! Everything the store counts beside its records, counted anew.
 
 use super::{Counted, Stamp, Store};
+use crate::Keyed;
 use std::collections::BTreeSet;
 
 impl<S: Stamp> Store<S> {
@@ -9,16 +10,22 @@ impl<S: Stamp> Store<S> {
     pub fn assert_consistent(&self) {
         let records: usize = self.table.iter().map(|record| record.memory()).sum();
         let histories: usize = self.histories.iter().map(|history| history.heap_bytes()).sum();
-        let deadlines: usize = self.deadlines.iter().map(|(_, key)| key.heap_bytes()).sum();
+        let deadlines = self.deadlines.iter().chain(&self.ends);
+        let deadlines: usize = deadlines.map(|(_, key)| key.heap_bytes()).sum();
         assert_eq!(self.memory, records + histories + deadlines, "memory");
         assert_eq!(self.kept, histories, "memory of histories");
+        self.packing.assert_consistent();
+        for packed in self.packing.table().iter() {
+            let hash = self.hash(packed.key());
+            assert!(self.table.get(hash, packed.key()).is_none(), "{:?} is packed", packed.key());
+        }
         self.assert_records();
         self.assert_histories();
     }
 
     fn assert_records(&self) {
         let (mut tombstones, mut buried, mut dated, mut lapsed) = (0, 0, 0, 0);
-        let mut deadlines = BTreeSet::new();
+        let (mut deadlines, mut ends) = (BTreeSet::new(), BTreeSet::new());
         for record in self.table.iter() {
             let counted = Counted::of(&record.cell);
             if counted.absent {
@@ -29,8 +36,11 @@ impl<S: Stamp> Store<S> {
                 assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
             }
             dated += usize::from(record.cell.expires_at != 0);
-            let stands = counted.expires_at != 0 && counted.deadline == counted.expires_at;
-            lapsed += usize::from(stands && counted.deadline <= self.lapsed_until);
+            let end = record.cell.end();
+            lapsed += usize::from(end != 0 && end <= self.lapsed_until);
+            if end != 0 && end != counted.deadline {
+                ends.insert((end, record.key.clone()));
+            }
             if counted.deadline != 0 {
                 deadlines.insert((counted.deadline, record.key.clone()));
             }
@@ -40,6 +50,7 @@ impl<S: Stamp> Store<S> {
         assert!(self.retained() <= self.memory(), "what is kept for snapshots is part of the memory");
         assert_eq!(self.dated, dated, "keys with a deadline of their own");
         assert_eq!(self.lapsed, lapsed, "keys whose deadline has passed");
+        assert_eq!(self.ends, ends, "keys that go later than at their first deadline");
         assert_eq!(self.deadlines, deadlines, "deadlines");
     }
 

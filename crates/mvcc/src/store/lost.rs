@@ -3,7 +3,7 @@
 use super::snapshots::KeyHistory;
 use super::{Stamp, Store};
 use crate::CompactKey;
-use crate::history::{Folded, SightOf};
+use crate::history::{Folded, History, SightOf};
 use crate::losses::{LossOptions, Losses, LostWrite};
 use datatypes::{Effect, key};
 use types::KeyHash;
@@ -48,8 +48,9 @@ impl<S: Stamp> Store<S> {
     /// True if losses last until the key is replaced, and a visible effect that is kept has replaced what this one lost.
     fn is_replaced(&self, loss: &LostWrite<S>, visible: &dyn Fn(&S) -> bool) -> bool {
         let lasts = self.losses.as_ref().is_some_and(Losses::last_until_replaced);
-        let kept = lasts.then(|| self.find_history(self.hash(&loss.key), &loss.key)).flatten();
-        kept.is_some_and(|kept| replaces(&kept.history.resets(usize::MAX, visible), self.sight)(&loss.stamp))
+        let resets = |history: &History<S>| history.resets(usize::MAX, visible);
+        let resets = lasts.then(|| self.with_history(self.hash(&loss.key), &loss.key, resets)).flatten();
+        resets.is_some_and(|resets| replaces(&resets, self.sight)(&loss.stamp))
     }
 
     /// The writes of a key that are lost, as far as the visible effects tell, in the order of their stamps; where losses last
@@ -81,7 +82,7 @@ impl<S: Stamp> Store<S> {
                 return (found, Some(place));
             }
             last = Some(place);
-            looked += self.find_history(*hash, key).map_or(1, |kept| kept.history.len());
+            looked += self.with_history(*hash, key, History::len).unwrap_or(1);
             found.extend(self.pending_losses_of(*hash, key, &|_| true));
         }
         (found, None)
@@ -93,13 +94,20 @@ impl<S: Stamp> Store<S> {
         key: &[u8],
         visible: &dyn Fn(&S) -> bool,
     ) -> Vec<LostWrite<S>> {
-        let Some((losses, kept)) = self.losses.as_ref().zip(self.find_history(hash, key)) else {
-            return Vec::new();
+        let pending = |history: &History<S>| match &self.losses {
+            Some(losses) if history.is_contested() => self.pending_losses_in(losses, history, key, visible),
+            _ => Vec::new(),
         };
-        let history = &kept.history;
-        if !history.is_contested() {
-            return Vec::new();
-        }
+        self.with_history(hash, key, pending).unwrap_or_default()
+    }
+
+    fn pending_losses_in(
+        &self,
+        losses: &Losses<S>,
+        history: &History<S>,
+        key: &[u8],
+        visible: &dyn Fn(&S) -> bool,
+    ) -> Vec<LostWrite<S>> {
         let settled = history.settled(history.len());
         let (mut found, _) = history.losses(key, history.len(), visible);
         found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));

@@ -2,6 +2,7 @@
 
 use super::Record;
 use super::snapshots::KeyHistory;
+use crate::history::Packed;
 use crate::{CompactKey, Drained};
 use std::collections::BTreeSet;
 
@@ -9,26 +10,29 @@ use std::collections::BTreeSet;
 /// (Corrections 87). Dropping it frees the rest at once.
 pub struct Remains<S> {
     records: Drained<Record<S>>,
-    deadlines: BTreeSet<(u64, CompactKey)>,
+    deadlines: [BTreeSet<(u64, CompactKey)>; 2],
     histories: Drained<KeyHistory<S>>,
+    packed: Drained<Packed>,
 }
 
 impl<S> Remains<S> {
     pub(super) fn new(
         records: Drained<Record<S>>,
-        deadlines: BTreeSet<(u64, CompactKey)>,
+        deadlines: [BTreeSet<(u64, CompactKey)>; 2],
         histories: Drained<KeyHistory<S>>,
+        packed: Drained<Packed>,
     ) -> Self {
-        Remains { records, deadlines, histories }
+        Remains { records, deadlines, histories, packed }
     }
 
-    /// Frees at most `count` records, deadlines and histories together. Says whether any are left.
+    /// Frees at most about `count` records, deadlines and histories together. Says whether any are left.
     pub fn free_some(&mut self, count: usize) -> bool {
         let mut left = count.saturating_sub(self.histories.len());
         self.histories.free_some(count);
-        while left > 0 && self.deadlines.pop_first().is_some() {
+        while left > 0 && self.deadlines.iter_mut().any(|deadlines| deadlines.pop_first().is_some()) {
             left -= 1;
         }
-        self.records.free_some(left) || !self.deadlines.is_empty() || !self.histories.is_empty()
+        let is_left = self.packed.free_some(left) | self.records.free_some(left);
+        is_left || self.deadlines.iter().any(|deadlines| !deadlines.is_empty()) || !self.histories.is_empty()
     }
 }

@@ -3,10 +3,11 @@
 use super::agenda::Agenda;
 use super::lost::{list_folded, wants_resets};
 use super::{Counted, Record, Stamp, Store};
-use crate::history::{Bounds, Coded, FEW, History, SightOf};
+use crate::history::{Bounds, Coded, FEW, History, Packed, SightOf};
 use crate::{CompactKey, Keyed};
 use datatypes::merge::Trace;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
+use std::borrow::Cow;
 use types::{HashSeed, KeyHash};
 
 /// How many due histories a commit folds: more than the one that it may add, so that the backlog shrinks.
@@ -87,6 +88,7 @@ impl<S: Stamp> Store<S> {
             horizon.is_none() || self.horizon.is_none() || horizon >= self.horizon,
             "a horizon only rises"
         );
+        debug_assert!(horizon.is_some() || self.packing.is_empty(), "a store that merges goes on retaining");
         if horizon.is_none() && self.horizon.is_some() {
             self.era += 1;
             let mut due = std::mem::replace(&mut self.due, Agenda::new()).into_vec();
@@ -112,11 +114,14 @@ impl<S: Stamp> Store<S> {
             {
                 self.prefetch_due();
                 spent += self.fold(stamp, hash) / EFFECTS_PER_FOLD;
+            } else if let Some(settled) = self.settled().filter(|settled| self.packing.is_due(*settled)) {
+                self.fold_packed(settled);
             } else {
                 break;
             }
         }
-        let left = !self.released.is_empty() || self.is_due();
+        let packed = self.settled().is_some_and(|settled| self.packing.is_due(settled));
+        let left = !self.released.is_empty() || self.is_due() || packed;
         if !left {
             self.free_containers();
         }
@@ -133,11 +138,15 @@ impl<S: Stamp> Store<S> {
     }
 
     fn is_due(&self) -> bool {
-        let settled = match self.sight {
+        self.settled().is_some_and(|settled| self.due.peek().is_some_and(|(at, _)| at <= settled))
+    }
+
+    /// What is at or below is part of every snapshot, and observed by all that is yet to come.
+    fn settled(&self) -> Option<S> {
+        match self.sight {
             None => self.horizon,
             Some(_) => self.horizon.map(|horizon| horizon.min(self.watershed)),
-        };
-        settled.is_some_and(|settled| self.due.peek().is_some_and(|(at, _)| at <= settled))
+        }
     }
 
     /// From now on an effect resets only what it observed (Corrections 75); `sight` tells what that is. Only for a store
@@ -174,6 +183,7 @@ impl<S: Stamp> Store<S> {
         if Some(stamp) > self.horizon {
             return;
         }
+        self.unpack(hash, key);
         let mut encoded = Vec::new();
         effect.encode(&mut encoded);
         let coded = Coded::new(effect, &encoded);
@@ -183,7 +193,9 @@ impl<S: Stamp> Store<S> {
 
     /// True if an effect with this stamp is kept of the key.
     pub fn keeps(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
+        let mut packed = self.packed_effects(hash, key).into_iter();
         self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
+            || packed.any(|(other, _)| other == stamp)
     }
 
     /// The key's effects at or below the horizon that later ones may not have observed, in stamp order, each with what
@@ -192,9 +204,26 @@ impl<S: Stamp> Store<S> {
         &self,
         hash: KeyHash,
         key: &[u8],
-    ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
+    ) -> impl Iterator<Item = (S, Effect<'_>, Option<Cow<'_, Trace>>)> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        kept.into_iter().flat_map(|(horizon, kept)| kept.history.context(horizon, self.watershed))
+        let kept = kept.into_iter().flat_map(|(horizon, kept)| kept.history.context(horizon, self.watershed));
+        let kept = kept.map(|(stamp, effect, trace)| (stamp, effect, trace.map(Cow::Borrowed)));
+        let packed = self.packed_effects(hash, key);
+        let traces = (!packed.is_empty()).then(|| self.unpacked(hash, key)).flatten();
+        let traces = traces.into_iter().flat_map(|(history, _)| history.into_traces());
+        let packed = packed.into_iter().zip(traces).filter(|((stamp, _), _)| Some(*stamp) <= self.horizon);
+        kept.chain(packed.map(|((stamp, effect), trace)| (stamp, effect, trace.map(Cow::Owned))))
+    }
+
+    /// The key's effects in stamp order, if it is packed.
+    fn packed_effects(&self, hash: KeyHash, key: &[u8]) -> Vec<(S, Effect<'_>)> {
+        self.find_packed(hash, key).map_or_else(Vec::new, Packed::effects)
+    }
+
+    /// Those of them above the horizon.
+    fn packed_beyond(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
+        let packed = self.packed_effects(hash, key).into_iter();
+        packed.filter(|(stamp, _)| Some(*stamp) > self.horizon)
     }
 
     /// A long snapshot makes these grow; most of the time they are next to empty.
@@ -223,7 +252,7 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Folds one history whose turn has come. Returns how many effects it had.
-    fn fold(&mut self, stamp: S, hash: KeyHash) -> usize {
+    pub(super) fn fold(&mut self, stamp: S, hash: KeyHash) -> usize {
         let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return 0 };
         let turn =
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
@@ -319,6 +348,7 @@ impl<S: Stamp> Store<S> {
             }
             self.forget_released(hash, key);
         }
+        self.unpack(hash, key);
         match self.horizon {
             None => self.commit_last(hash, key, stamp, effect),
             Some(horizon) if stamp <= horizon => self.commit_below(hash, key, horizon, stamp, effect),
@@ -408,6 +438,9 @@ impl<S: Stamp> Store<S> {
         }
         self.steps += kept.queue(&mut self.waiting, self.shown);
         record.stamp = record.stamp.max(stamp);
+        if sight.is_some() && (record.cell.value.is_none() || record.cell.is_expired(self.lapsed_until)) {
+            self.packing.note_dying(record.stamp, hash);
+        }
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
     }
@@ -451,6 +484,9 @@ impl<S: Stamp> Store<S> {
         let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
         let answer = change(&mut kept.history, &mut record.cell);
         self.steps += kept.queue(&mut self.waiting, self.shown);
+        if kept.history.has_sight() && record.cell.value.is_none() {
+            self.packing.note_dying(record.stamp, hash);
+        }
         let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
         self.count_kept(key, before, after, bytes_before, bytes_after);
         Some(answer)
@@ -461,6 +497,7 @@ impl<S: Stamp> Store<S> {
         if !self.has_effect(hash, key, stamp) {
             return false;
         }
+        self.unpack(hash, key);
         self.change_kept(hash, key, |history, cell| history.remove(cell, stamp));
         if let Some(losses) = &mut self.losses {
             losses.show(key, stamp);
@@ -521,6 +558,9 @@ impl<S: Stamp> Store<S> {
         let raised = |stamp: S| horizon.map_or(stamp, |horizon| stamp.max(horizon));
         let bounds =
             bounds.map(|bounds| Bounds { own: raised(bounds.own), others: raised(bounds.others), ..bounds });
+        if let Some((mut history, mut cell)) = self.unpacked(hash, key) {
+            return history.with_state(&mut cell, visible, bounds, later, own, read);
+        }
         let Some(record) = self.table.get_mut(hash, key) else {
             return History::new(None, FEW, false).with_state(
                 &mut Cell::default(),
@@ -561,7 +601,8 @@ impl<S: Stamp> Store<S> {
     /// The key's effects above the horizon, in stamp order.
     pub fn effects(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon))
+        let kept = kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon));
+        kept.chain(self.packed_beyond(hash, key))
     }
 
     /// Those of them that a reader may not see, and maybe others; those of its own group that it sees up to its bounds are
@@ -573,7 +614,9 @@ impl<S: Stamp> Store<S> {
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        kept.into_iter().flat_map(move |(horizon, kept)| kept.history.effects_beyond(horizon, bounds))
+        let kept =
+            kept.into_iter().flat_map(move |(horizon, kept)| kept.history.effects_beyond(horizon, bounds));
+        kept.chain(self.packed_beyond(hash, key))
     }
 
     /// The stamps of these, in order; the effects are not looked at.
@@ -584,30 +627,34 @@ impl<S: Stamp> Store<S> {
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = S> {
         let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds))
+        let kept =
+            kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds));
+        kept.chain(self.packed_beyond(hash, key).map(|(stamp, _)| stamp))
     }
 
     /// In a store that merges: stamps of the key's effects, of each group at least its last one above the horizon.
     pub fn last_of_groups(&self, hash: KeyHash, key: &[u8]) -> impl Iterator<Item = S> {
-        self.find_history(hash, key).into_iter().flat_map(|kept| kept.history.last_of_groups())
+        let kept = self.find_history(hash, key).into_iter().flat_map(|kept| kept.history.last_of_groups());
+        kept.chain(self.packed_effects(hash, key).into_iter().map(|(stamp, _)| stamp))
     }
 
     /// True if the key is a register whose effects above the horizon all say what its state is: the last one that a reader
     /// sees is the state, whoever observed it.
     pub fn is_written_whole(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.find_history(hash, key).is_none_or(|kept| kept.history.is_whole())
+            && self.find_packed(hash, key).is_none_or(Packed::is_whole::<S>)
     }
 
     /// True if the key has an effect with this stamp above the horizon.
     pub fn has_effect(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
-        self.horizon.is_some_and(|horizon| stamp > horizon)
-            && self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
+        self.horizon.is_some_and(|horizon| stamp > horizon) && self.keeps(hash, key, stamp)
     }
 
     /// Puts a key as a checkpoint holds it, unless what is here is as new. Snapshots that do not reach up to
     /// `stamp` do not see it.
     pub fn restore(&mut self, key: &[u8], stamp: S, cell: Cell) {
         let hash = self.hash(key);
+        self.unpack(hash, key);
         if self.table.get(hash, key).is_some_and(|record| record.stamp >= stamp) {
             return;
         }

@@ -193,6 +193,16 @@ impl<R> Bucket<R> {
         }
     }
 
+    /// The same, as it is.
+    pub(super) fn find_any<'b>(
+        &'b self,
+        fingerprint: Fingerprint,
+        is_it: impl Fn(&R) -> bool,
+    ) -> Option<&'b R> {
+        let alike = |bucket: &'b Bucket<R>| bucket.matches(fingerprint.0).map(|slot| &bucket.slots[slot]);
+        self.chain().flat_map(alike).filter_map(Option::as_deref).find(|record| is_it(record))
+    }
+
     /// Asks for the first record of this bucket whose fingerprint is equal, or else for the chain's next bucket.
     #[inline]
     pub(super) fn prefetch_candidate(&self, fingerprint: Fingerprint) {

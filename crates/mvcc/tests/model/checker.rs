@@ -187,7 +187,7 @@ impl Checker {
 
     /// Deletes everything and lets go of every snapshot: nothing is left.
     pub fn finish(mut self) -> TestCaseResult {
-        let empty = Store::new(HashSeed(3), (0, false)).memory();
+        let empty = Store::new(HashSeed(3), (0u32, false)).memory();
         for key in 0..KEYS.len() {
             self.commit(key, (self.latest + 1, false), &Change::Effect(Effect::DELETE));
         }

@@ -1,10 +1,11 @@
 //! The list of lost writes: the same whatever the order of arrival, the horizon and the watershed, and however often the
 //! store is written down and read back; and what is settled anywhere is settled everywhere.
 
-use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, performed};
+use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, passing, performed};
 use crate::mvcc::{LossOptions, LostWrite, Store};
 use datatypes::merge::{LostPart, Trace, lost};
 use datatypes::{Context, Effect, Items, Operation, dict, key, list, prepare, register};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
 
@@ -99,7 +100,7 @@ impl Replica {
             store.restore(KEY, horizon, cell);
         }
         for (stamp, effect, trace) in self.store.context(hash, KEY) {
-            store.keep(hash, KEY, stamp, &effect, trace.cloned());
+            store.keep(hash, KEY, stamp, &effect, trace.map(Cow::into_owned));
         }
         for (stamp, effect) in self.store.effects(hash, KEY) {
             store.commit(hash, KEY, stamp, &effect);
@@ -127,6 +128,12 @@ impl Replica {
 #[test]
 fn replicas_list_the_same_losses() {
     let some = lists_alike(0..4000, history);
+    assert!(some > 1000, "only {some} histories lose something");
+}
+
+#[test]
+fn replicas_list_the_same_losses_of_keys_that_come_and_go() {
+    let some = lists_alike(0..4000, |random| history_of(random, passing));
     assert!(some > 1000, "only {some} histories lose something");
 }
 
@@ -181,7 +188,7 @@ fn of_field(number: &[u8], random: &mut Rng) -> Vec<u8> {
 fn lists_alike(seeds: std::ops::Range<u64>, history: impl Fn(&mut Rng) -> Vec<Done>) -> usize {
     let mut some = 0;
     for seed in seeds {
-        let mut random = Rng::with_seed(seed);
+        let (mut random, mut packs) = (Rng::with_seed(seed), Rng::with_seed(seed));
         let done = history(&mut random);
         let wanted = wanted(&done);
         some += usize::from(!wanted.is_empty());
@@ -195,6 +202,11 @@ fn lists_alike(seeds: std::ops::Range<u64>, history: impl Fn(&mut Rng) -> Vec<Do
                         replica.forget(|least, most| least + (most - least) * share / 4);
                     }
                     _ => replica.write_down(),
+                }
+                match packs.u32(..6) {
+                    0 => replica.store.pass_time(10_000),
+                    1..3 => replica.store.pack_some(2, Stamp::last_at(u32::MAX)),
+                    _ => {}
                 }
             }
             assert_eq!(replica.at_rest(), wanted, "seed {seed}: {:?}", in_words(&done));

@@ -7,7 +7,9 @@ use datatypes::merge::{Among, Trace, assertion, perform};
 use datatypes::{
     Cell, Context, Effect, Items, Operation, dict, key, list, prepare, register, scored_set, set, stream,
 };
-use types::{HashSeed, Reader, ReplyBuf, Rng};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use types::{HashSeed, Reader, ReplyBuf, Rng, wire_struct};
 
 /// Ordered by time; no two share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +19,7 @@ pub struct Stamp {
     pub upto: u32,
 }
 
+wire_struct!(Stamp { at, group, upto });
 impl crate::mvcc::Stamp for Stamp {}
 
 impl Stamp {
@@ -150,6 +153,18 @@ fn operations(number: &[u8], random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+/// Keys that are deleted as often as not.
+pub fn passing(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    if random.u32(..3) > 0 {
+        return operations(number, random);
+    }
+    let mut bytes = Vec::new();
+    let at_millis = 9000;
+    let expiry = key::Operation::ExpireAt { at_millis, condition: Default::default() };
+    Operation::Key(if random.bool() { key::Operation::Delete } else { expiry }).encode(&mut bytes);
+    bytes
+}
+
 /// Entries, most of them under ids of their own, and a group that reads them.
 fn streams(number: &[u8], random: &mut Rng) -> Vec<u8> {
     use stream::{Claiming, NewId, Operation as O, Start, StreamId};
@@ -231,6 +246,8 @@ struct Replica {
     limit: u32,
     /// Below more than so many an effect waits.
     few: usize,
+    /// When keys that are gone are packed.
+    packs: Rng,
 }
 
 impl Replica {
@@ -246,7 +263,21 @@ impl Replica {
             watershed: 0,
             limit: u32::MAX,
             few,
+            packs: Rng::with_seed((done.len() + 100 * few) as u64),
         }
+    }
+
+    /// Maybe packs the key, if nothing is left of it.
+    fn pack(&mut self) {
+        let hash = self.store.hash(KEY);
+        match self.packs.u32(..8) {
+            0 => self.store.pass_time(self.packs.u64(6000..10_000)),
+            1 => self.store.unpack(hash, KEY),
+            2..5 => self.store.pack_some(self.packs.usize(..3), Stamp::last_at(u32::MAX)),
+            _ => {}
+        }
+        PACKED.fetch_add(self.store.packed(), Ordering::Relaxed);
+        self.store.assert_consistent();
     }
 
     /// The state that all effects make; in one way or the other.
@@ -262,6 +293,7 @@ impl Replica {
             }
             _ => {}
         }
+        self.store.unpack(hash, KEY);
         self.store.cell(hash, KEY, 0).clone()
     }
 
@@ -294,6 +326,7 @@ impl Replica {
             _ => self.read(random),
         }
         self.store.assert_consistent();
+        self.pack();
     }
 
     /// Written down and read back, it is the same store.
@@ -307,7 +340,7 @@ impl Replica {
             store.restore(KEY, horizon, cell);
         }
         for (stamp, effect, trace) in self.store.context(hash, KEY) {
-            store.keep(hash, KEY, stamp, &effect, trace.cloned());
+            store.keep(hash, KEY, stamp, &effect, trace.map(Cow::into_owned));
         }
         for (stamp, effect) in self.store.effects(hash, KEY) {
             store.commit(hash, KEY, stamp, &effect);
@@ -399,6 +432,16 @@ fn replicas_agree_on_writes_of_the_whole_value() {
     replicas_agree(0..2500, writes);
 }
 
+/// How often a replica had packed the key.
+static PACKED: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn replicas_agree_on_keys_that_come_and_go() {
+    replicas_agree(0..2500, passing);
+    let packed = PACKED.load(Ordering::Relaxed);
+    assert!(packed > 2_000, "{packed}");
+}
+
 #[test]
 fn replicas_agree_on_streams() {
     replicas_agree(0..300, streams);
@@ -419,8 +462,8 @@ fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut R
             replica.store.show_to(0, Stamp::last_at(u32::MAX));
             let rounds = (0..1_000_000).find(|_| !replica.store.refresh_some(1));
             assert!(rounds.is_some(), "seed {seed}: {:?}", replica.told());
-            let found = replica.store.cell(replica.store.hash(KEY), KEY, 0);
-            assert_eq!(*found, wanted, "seed {seed}: {:?}", replica.told());
+            let found = replica.newest(&mut random);
+            assert_eq!(found, wanted, "seed {seed}: {:?}", replica.told());
         }
     }
 }

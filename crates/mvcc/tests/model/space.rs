@@ -1,9 +1,9 @@
 //! What histories cost, and that it comes back.
 
 use crate::Stamp;
-use datatypes::{Cell, Effect, Items, register, set};
+use datatypes::{Cell, Effect, Items, dict, register, set};
 use mvcc::Store;
-use types::HashSeed;
+use types::{HashSeed, wire_struct};
 
 const ADD: Effect<'static> = Effect::Register(register::Effect::Add { by: 1 });
 
@@ -140,11 +140,12 @@ fn reads_of_old_snapshots_leave_no_trace_in_the_count() {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Wide {
     at: u64,
-    transaction: [u64; 2],
+    transaction: (u64, u64),
     depends_on: u64,
     region: u16,
 }
 
+wire_struct!(Wide { at, transaction, depends_on, region });
 impl mvcc::Stamp for Wide {}
 
 impl Wide {
@@ -181,7 +182,54 @@ fn short_histories_have_no_spare_room() {
         put(&mut store, key, 2 + 2 * u64::from(key), &Effect::DELETE);
     }
     let dead = (store.memory() - fresh) / 10_000;
-    assert!(dead < 1100, "{dead} bytes for a key that was set and deleted");
+    assert!(dead < 1200, "{dead} bytes for a key that was set and deleted");
+}
+
+/// What is left of a key of 4 bytes that was set and deleted, or has expired, and of everything while nothing is forgotten.
+#[test]
+fn keys_that_are_gone_are_packed() {
+    let (mut store, fresh) = (merging(), merging().memory());
+    let set = |deadline| Effect::Register(register::Effect::Set { value: b"value", deadline });
+    for key in 0..10_000 {
+        let deadline = register::Deadline::At { millis: 1000 + u64::from(key) };
+        put(&mut store, 20_000 + key, 1 + 3 * u64::from(key), &set(deadline));
+        put(&mut store, key, 2 + 3 * u64::from(key), &set(register::Deadline::Clear));
+        put(&mut store, key, 3 + 3 * u64::from(key), &Effect::DELETE);
+    }
+    store.pass_time(20_000);
+    (0..20).for_each(|_| store.pack_some(1000, Wide::at(15_000)));
+    let some = store.packed();
+    assert_eq!(some, 5_000, "others were changed lately");
+    (0..100).for_each(|_| store.pack_some(1000, Wide::at(1_000_000)));
+    assert_eq!((store.packed(), store.len()), (20_000, 0));
+    store.assert_consistent();
+    let each = (store.memory() - fresh) / 20_000;
+    println!("{each} bytes for a key that is gone");
+    assert!(each < 110, "{each} bytes for a key that is gone");
+    // One is written anew, one is given back.
+    put(&mut store, 0, 50_000, &set(register::Deadline::Clear));
+    let key = 20_001u32.to_be_bytes();
+    store.unpack(store.hash(&key), &key);
+    assert_eq!((store.packed(), store.len(), store.living()), (19_998, 2, 1));
+    store.assert_consistent();
+    let mut found = std::collections::BTreeSet::new();
+    let mut cursor = 0;
+    loop {
+        cursor = store.scan_all(cursor, |key| {
+            found.insert(key.to_vec());
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!((found.len(), store.known()), (20_000, 20_000));
+    // When everybody has observed all, the deleted ones are forgotten, and the expired ones are there to be deleted.
+    store.set_watershed(Wide::at(40_000));
+    store.set_horizon(Some(Wide::at(40_000)));
+    while store.fold_some(100) {}
+    assert_eq!((store.packed(), store.len(), store.living()), (0, 10_001, 1));
+    assert_eq!(store.overdue(None, 20_000).count(), 10_000);
+    store.assert_consistent();
 }
 
 #[test]
@@ -215,4 +263,41 @@ fn expired_keys_do_not_count_as_living_ones() {
     store.set_horizon(Some(Wide::at(1000)));
     assert_eq!((store.len(), store.living()), (100, 1));
     store.assert_consistent();
+}
+
+#[test]
+fn a_hash_whose_fields_have_all_expired_does_not_count_as_living() {
+    let mut store = merging();
+    let put_until = |store: &mut Store<Wide>, key, at, field: &[u8], at_millis| {
+        put(store, key, at, &Effect::Dict(dict::Effect::put(Items::two(field, b"v"))));
+        let deadline = dict::Effect::SetDeadline { fields: Items::one(field), at_millis };
+        put(store, key, at + 1, &Effect::Dict(deadline));
+    };
+    // Two fields; one; one beside one that stays; two, of which the key goes in between; two.
+    for (key, fields) in
+        [(0, [1000, 2000]), (1, [1000, 1000]), (2, [1000, 0]), (3, [1000, 3000]), (4, [1000, 2000])]
+    {
+        for (number, at_millis) in fields.into_iter().enumerate() {
+            let field = [b'0' + number as u8];
+            put_until(&mut store, key, 10 * u64::from(key) + 2 * number as u64 + 1, &field, at_millis);
+        }
+    }
+    put(&mut store, 3, 100, &Effect::Key(datatypes::key::Effect::SetDeadline(2500)));
+    let mut counts = Vec::new();
+    for now in [999, 1000, 1999, 2000] {
+        store.pass_time(now);
+        store.assert_consistent();
+        counts.push((store.len(), store.living()));
+    }
+    assert_eq!(counts, [(5, 5), (5, 4), (5, 4), (5, 2)]);
+    // One gets a field again, one goes.
+    put_until(&mut store, 0, 101, b"2", 9000);
+    put(&mut store, 4, 103, &Effect::DELETE);
+    store.assert_consistent();
+    assert_eq!((store.len(), store.living()), (4, 3));
+    store.pass_time(2500);
+    assert_eq!((store.len(), store.living()), (4, 2));
+    store.pack_some(10, Wide::at(1000));
+    store.assert_consistent();
+    assert_eq!((store.packed(), store.len(), store.living()), (3, 2, 2));
 }

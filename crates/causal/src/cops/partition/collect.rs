@@ -13,6 +13,7 @@
 
 use super::{Mutant, Partition};
 use crate::cops::Stamp;
+use crate::stable::{PACKED, long_before};
 use protocol::Now;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -61,6 +62,7 @@ impl Partition {
         }
         self.free_some();
         self.store.refresh_some(REFRESHED);
+        self.store.pack_some(PACKED, Stamp::last_at(long_before(now.wall)));
     }
 
     /// Nobody need depend on versions up to here.

@@ -9,9 +9,10 @@
 //! tells of are in the log, and a time that it tells is below a promise in the log.
 
 use super::{Equivalent, Life, Node, Partition};
+use crate::cops::Stamp;
 use crate::cops::record::Record;
-use crate::stable;
 use crate::stable::record::Progress;
+use crate::stable::{self, long_before};
 use protocol::Outputs;
 use std::borrow::Cow;
 
@@ -82,6 +83,9 @@ impl Partition {
     pub(super) fn fold_behind(&mut self) {
         if self.options.copied {
             self.store.fold_some(FOLDED);
+            let now = self.clock.last().wall();
+            self.store.pass_time(now.as_millis());
+            self.store.pack_some(FOLDED, Stamp::last_at(long_before(now)));
         }
     }
 }

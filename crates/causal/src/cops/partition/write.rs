@@ -241,6 +241,7 @@ impl Partition {
         let Some(kind) = effect(bytes).and_then(|effect| effect.kind()) else {
             return effects.push(bytes.into());
         };
+        self.store.unpack(hash, key);
         let expiry = self.store.record(hash, key).and_then(|record| record.cell().expiry(now_millis));
         if effects.is_empty() {
             effects.extend(expiry.as_ref().map(encoded));

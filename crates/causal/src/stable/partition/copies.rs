@@ -9,7 +9,7 @@
 //! record first, which the log takes of the present leader only. So it does before it shows a snapshot beyond what
 //! it has installed and received itself.
 
-use super::{Life, Partition};
+use super::{Life, Partition, long_before};
 use crate::stable::message::Message;
 use crate::stable::record::{Progress, Record};
 use crate::stable::stamp::Stamp;
@@ -115,6 +115,8 @@ impl<S: Times> Partition<S> {
     pub(super) fn fold_behind(&mut self) {
         if self.options.copied {
             self.store.fold_some(FOLDED);
+            self.store.pass_time(self.installed.wall().as_millis());
+            self.store.pack_some(FOLDED, Stamp::last_at(long_before(self.installed.wall())));
             self.give_up_some();
         }
     }

@@ -34,6 +34,7 @@ pub(crate) use expire::{NOBODY, Round, is_nobodys};
 pub(crate) use logged::why_unlogged;
 pub(crate) use losses::{LossList, Settlement, settle, tell_losses};
 pub(crate) use recover::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys};
+pub(crate) use replicate::{PACKED, long_before};
 pub(crate) use slices::{Ahead, Evaluation, count_or_scan};
 
 use super::message::{Gained, KeyEffects, Message};

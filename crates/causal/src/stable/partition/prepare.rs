@@ -181,6 +181,7 @@ impl<S: Times> Partition<S> {
         worked: &mut Worked,
     ) -> Result<(), Vote<S::Depends>> {
         let hash = self.store.hash(&part.key);
+        self.store.unpack(hash, &part.key);
         let mut pledge = Pledge { key: (*part.key).into(), deeds: Vec::new() };
         let (mut before, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
         let mut known = true;

@@ -324,7 +324,10 @@ pub(crate) fn tell_keys<S: Times>(
         if above.is_none() {
             for (stamp, effect, trace) in store.context(hash, key) {
                 let (key, effect) = (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
-                record::put::<S>(chunk, &Record::Context { key, stamp, effect, trace: trace.cloned() });
+                record::put::<S>(
+                    chunk,
+                    &Record::Context { key, stamp, effect, trace: trace.map(Cow::into_owned) },
+                );
             }
         }
         let effects = store.effects(hash, key);

@@ -14,12 +14,21 @@ use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Now, Outputs};
 use std::time::Duration;
-use types::{Address, NodeId, RegionId, Timestamp, TransactionId};
+use types::{Address, NodeId, RegionId, Timestamp, TransactionId, WallTime};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
+/// How many keys a tick packs at most.
+pub(crate) const PACKED: usize = 200;
+/// What is left of keys that are gone is packed so long after: most are forgotten by then, unless a region is silent.
+const PACKED_AFTER: Duration = Duration::from_secs(2);
 /// About what a transaction occupies in a queue beside its effects, in bytes.
 const OVERHEAD: usize = 128;
+
+/// Up to when keys that nobody has changed since are packed.
+pub(crate) fn long_before(wall: WallTime) -> Timestamp {
+    Timestamp::from_wall(WallTime(wall.0.saturating_sub(PACKED_AFTER.as_micros() as u64)))
+}
 
 impl<S: Times> Partition<S> {
     pub(super) fn on_apply(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
@@ -27,6 +36,7 @@ impl<S: Times> Partition<S> {
         // Whoever reads less than what is done takes back and does again.
         self.store.show_to(S::group_of_readers(self.region), Stamp::last_at(self.oldest));
         self.store.refresh_some(REFRESHED);
+        self.store.pack_some(PACKED, Stamp::last_at(long_before(now.wall)));
         self.expire_some(now, out);
         let bound = self.publishable(now);
         let bound = self.promise(bound, out);
