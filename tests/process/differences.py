@@ -39,6 +39,18 @@ GONE = Difference(
     theirs=(b"-NOGROUP the consumer group this client was blocked on", b"-UNBLOCKED the stream key no longer exists"),
 )
 
+
+class Quotation(Difference):
+    """Errors that quote arguments, of any command: nothing else may differ."""
+
+    def covers(self, arguments: tuple, ours: bytes, theirs: bytes) -> bool:
+        text = ours
+        for argument in arguments:
+            line = argument.replace(b"\r", b" ").replace(b"\n", b" ")
+            text = text.replace(line.decode(errors="replace").encode(), line.partition(b"\0")[0])
+        return ours.startswith(b"-") and ours != theirs == text
+
+
 INTENDED = [
     GONE,
     Difference(
@@ -179,14 +191,15 @@ INTENDED = [
     ),
     Difference(
         what="several errors in one command",
-        redis="`LINDEX`, `LSET`, `GETEX`, `INCRBYFLOAT`, `LCS` and `RESTORE` look at the key first",
+        redis="`LINDEX`, `LSET`, `GETEX`, `SETRANGE`, `INCRBYFLOAT`, `LCS` and `RESTORE` look at the key first",
         anabranch="the arguments are checked before any key is looked at",
         reason="A command becomes an operation before the keyspace is asked.",
         example=("LINDEX missing first",),
-        commands=("LINDEX", "LSET", "GETEX", "INCRBYFLOAT", "LCS", "RESTORE"),
+        commands=("LINDEX", "LSET", "GETEX", "SETRANGE", "INCRBYFLOAT", "LCS", "RESTORE"),
         ours=(
             b"-ERR value is not ",
             b"-ERR invalid expire time",
+            b"-ERR string exceeds maximum allowed size",
             b"-ERR increment would produce NaN or Infinity",
             b"-ERR syntax error",
             b"-ERR If you want both",
@@ -196,11 +209,11 @@ INTENDED = [
     ),
     Difference(
         what="several errors in one command on streams",
-        redis="`XREAD`, `XREADGROUP`, `XCLAIM` and `XGROUP` look at key and group before ids and some options",
+        redis="`XREAD`, `XREADGROUP`, `XCLAIM`, `XGROUP` and `XINFO` look at key and group before ids and some options",
         anabranch="the arguments are checked before any key is looked at",
         reason="The same.",
         example=("XGROUP CREATE missing group first",),
-        commands=("XREAD", "XREADGROUP", "XCLAIM", "XGROUP"),
+        commands=("XREAD", "XREADGROUP", "XCLAIM", "XGROUP", "XINFO"),
         ours=(
             b"-ERR Invalid ",
             b"-ERR syntax error",
@@ -208,7 +221,18 @@ INTENDED = [
             b"-ERR Unrecognized XCLAIM option",
             b"-ERR The $ ID",
             b"-ERR The > ID",
+            b"-ERR unknown subcommand or wrong number of arguments for 'STREAM'",
         ),
+    ),
+    Difference(
+        what="`XSETID` to an id before that of an entry that was deleted",
+        redis="7.0 takes it; 7.2 refuses it",
+        anabranch="as in 7.2",
+        reason="The id of the deleted entry would be given again.",
+        example=("XADD key 5 field value", "XDEL key 5-0", "XSETID key 3-0"),
+        commands=("XSETID",),
+        ours=b"-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+        theirs=b"+OK",
     ),
     Difference(
         what="several errors in one command on points, or on several sorted sets",
@@ -232,7 +256,16 @@ INTENDED = [
             "ZDIFFSTORE",
         ),
         ours=b"-ERR ",
-        theirs=(b"-WRONGTYPE", b"-ERR could not decode", b"-ERR syntax error", b"*0", b":0"),
+        theirs=(
+            b"-WRONGTYPE",
+            b"-ERR could not decode",
+            b"-ERR syntax error",
+            b"-ERR COUNT must be > 0",
+            b"-ERR value is not an integer",
+            b"-ERR STORE option in GEORADIUS",
+            b"*0",
+            b":0",
+        ),
     ),
     Difference(
         what="`ZRANK` and `ZREVRANK` with `WITHSCORE`",
@@ -261,6 +294,16 @@ INTENDED = [
         example=("PFADD key a", "PFCOUNT key", "GET key"),
         commands=("GET",),
         ours=b"$21\r\nHYLL\x01\x00\x00\x00",
+    ),
+    Difference(
+        what="`PFADD` to a damaged HyperLogLog",
+        redis="refuses it where the element's register is behind the damage, else changes it",
+        anabranch="`INVALIDOBJ`",
+        reason="Nothing could read what was added: both refuse to count it.",
+        example=("PFADD key a", "APPEND key 0", "PFADD key b"),
+        commands=("PFADD",),
+        ours=b"-INVALIDOBJ ",
+        theirs=b":",
     ),
     Difference(
         what="a weight that makes minus zero of a score",
@@ -298,14 +341,14 @@ INTENDED = [
         commands=("EXEC",),
         ours=b"*2\r\n_\r\n%7\r\n",
     ),
-    Difference(
+    Quotation(
         what="errors that quote bytes of the client",
         redis="end the quotation at a NUL byte",
         anabranch="quote all, with replacement characters for what is no UTF-8",
         reason="Error messages are text.",
         example=("NONSENSE a\0b",),
-        commands=("NONSENSE", "CLIENT", "CONFIG", "COMMAND", "SCRIPT", "HELLO", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"),
-        ours=(b"-ERR unknown ", b"-ERR Unsupported option ", b"-ERR Syntax error in HELLO option ", b"-ERR No such user "),
+        commands=(),
+        ours=b"-",
     ),
     Difference(
         what="`BYLEX` ranges of members with different scores",
@@ -317,12 +360,12 @@ INTENDED = [
         ours=b"*2\r\n$1\r\nf\r\n$1\r\n1\r\n",
     ),
     Difference(
-        what="`SCAN` with a cursor that no `SCAN` replied, such as nothing or `-1`",
+        what="`SCAN` and its like with a cursor that none replied, such as nothing or `-1`",
         redis="takes it as some number",
         anabranch="`ERR invalid cursor`",
         reason="A mistake should not look like an end of the iteration.",
         example=("SCAN -1",),
-        commands=("SCAN",),
+        commands=("SCAN", "HSCAN", "SSCAN", "ZSCAN"),
         ours=b"-ERR invalid cursor",
     ),
     Difference(

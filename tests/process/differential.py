@@ -27,6 +27,14 @@ OWN_TEXTS = {b"TIME", b"INFO", b"CLIENT", b"COMMAND"}
 LEXICAL = {b"ZRANGEBYLEX", b"ZREVRANGEBYLEX", b"ZREMRANGEBYLEX", b"ZLEXCOUNT"}
 # A deadline is set at slightly different moments on the two servers; in the unit of the command.
 TIME_TOLERANCE = {b"TTL": 2, b"EXPIRETIME": 2, b"PTTL": 2000, b"PEXPIRETIME": 2000}
+# What 7.0 has not: refused before it is queued, which ends the transaction.
+NEWER = {b"ZRANK": 3, b"ZREVRANK": 3}
+# What they refuse on purpose, while Redis writes (see the table of differences).
+REFUSALS = {
+    b"XSETID": b"-ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
+    b"PFADD": b"-INVALIDOBJ ",
+    b"GEORADIUSBYMEMBER": (b"-ERR need numeric radius", b"-ERR radius cannot be", b"-ERR unsupported unit"),
+}
 # They tell how long ago something was, or when.
 TIMED = {b"XPENDING", b"XINFO"}
 CLOSED = Reply(b"closed", b"", None, b"(closed)")
@@ -111,7 +119,10 @@ class Play:
 
     def _compare(self, connection: Connection, arguments: tuple, step: Step) -> bool:
         """Reads and compares one reply; false if both servers closed the connection instead."""
-        ours, theirs = read_or_closed(connection.ours), read_or_closed(connection.theirs)
+        try:
+            ours, theirs = read_or_closed(connection.ours), read_or_closed(connection.theirs)
+        except TimeoutError as error:
+            raise AssertionError(f"no reply to {step}") from error
         self.compared += 1
         name = arguments[0].upper()
         queued = connection.queued
@@ -146,9 +157,11 @@ class Play:
             return
         if handling == "keyspace" and (in_transaction or connection.watches):
             return
-        if in_transaction and handling in ("random", "lexical", "hello"):
+        if in_transaction and handling in ("random", "lexical", "unsorted", "hello", "newer", "strict"):
             return
         if handling == "lexical" and has_several_scores(connection.ours, step.arguments):
+            return
+        if handling == "unsorted" and ask(connection.ours, b"TYPE", *step.arguments[1:2]).text == b"set":
             return
         if handling == "client":
             # Each server has its own numbers of clients.
@@ -156,7 +169,7 @@ class Play:
             words = [step.arguments[:-1] + (client,) for client in target.ids]
         else:
             words = [step.arguments] * 2
-        if handling == "random" or (handling == "scan" and not in_transaction):
+        if handling in ("random", "strict") or (handling == "scan" and not in_transaction):
             alive = getattr(self, f"_{handling}")(step, connection)
         else:
             send(connection.ours, [words[0]])
@@ -198,6 +211,17 @@ class Play:
         for name, members in ((b"SADD", left - other), (b"SREM", other - left)):
             if members:
                 ask(connection.theirs, name, key, *sorted(members))
+
+    def _strict(self, step: Step, connection: Connection) -> bool:
+        """What ours may refuse and Redis not: then Redis is not asked, so that both have the same data."""
+        ours = ask(connection.ours, *step.arguments)
+        self.compared += 1
+        if ours.raw.startswith(REFUSALS[step.arguments[0].upper()]):
+            return True
+        theirs = ask(connection.theirs, *step.arguments)
+        if not agrees(step.arguments, ours, theirs):
+            raise Mismatch(disagreement(step, ours, theirs))
+        return ours is not CLOSED
 
     def _scan(self, step: Step, connection: Connection) -> bool:
         """SCAN and its like: whatever the pieces, both visit the same keys or elements."""
@@ -249,12 +273,26 @@ def special(step: Step) -> str | None:
         return "random"
     if len(step.arguments) > SCANS.get(name, len(step.arguments)):
         return "scan"
+    if len(step.arguments) > NEWER.get(name, len(step.arguments)):
+        return "newer"
+    if may_write(step.arguments):
+        return "strict"
     if name == b"HELLO":
         return "hello"
     if name in LEXICAL or b"BYLEX" in (word.upper() for word in step.arguments[1:]):
         return "lexical"
+    if name in (b"SORT", b"SORT_RO") and b"nosort" in (word.lower() for word in step.arguments[1:]):
+        return "unsorted"
     # A transaction of ours has one keyspace: see the table of differences.
     return "keyspace" if name in (b"SELECT", b"FLUSHALL") else None
+
+
+def may_write(arguments: tuple) -> bool:
+    """Whether Redis may write what ours refuses. The keys of HyperLogLogs are never damaged."""
+    name, words = arguments[0].upper(), {word.upper() for word in arguments[1:]}
+    if name == b"GEORADIUSBYMEMBER":
+        return not words.isdisjoint((b"STORE", b"STOREDIST"))
+    return name in REFUSALS and not (name == b"PFADD" and b"".join(arguments[1:2]).startswith(b"p"))
 
 
 def has_several_scores(raw: Raw, arguments: tuple) -> bool:

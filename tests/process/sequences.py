@@ -302,6 +302,9 @@ TEMPLATES = {
 WEIGHTS = {"strings": 12, "bits": 6, "hyperloglogs": 3, "keys": 8, "hashes": 8, "lists": 8, "sets": 8, "sorted sets": 12, "geo": 8, "streams": 10}
 ALWAYS = {"transactions": 8, "connection": 3, "server": 2, "scripting": 4}
 
+# Where blocking commands have their timeouts.
+TIMEOUTS = {b"BLPOP": -1, b"BRPOP": -1, b"BLMOVE": -1, b"BZPOPMIN": -1, b"BZPOPMAX": -1, b"BLMPOP": 1}
+
 # What no command expects where it stands.
 ODD = [b"", b"-1", b"0", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.5", b"1e3", b"0x10", b"abc", b"inf", b"-inf", b"nan"]
 ODD += [b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1e400", b"\xff\x00\r\n", b"(", b"["]
@@ -366,6 +369,8 @@ def generate(seed: int, length: int) -> list[Step]:
             connection = rng.randrange(CONNECTIONS)
         family = rng.choices(list(weights), list(weights.values()))[0]
         arguments = spoil(rng, expand(rng, rng.choice(PARSED[family])))
+        if waits(arguments):
+            continue
         steps.append(Step(connection, tuple(arguments), not changed and rng.random() < 0.5))
     return steps
 
@@ -383,6 +388,12 @@ def spoil(rng: random.Random, arguments: list[bytes]) -> list[bytes]:
     elif luck < 0.12:
         arguments = [word.swapcase() if word.isalpha() and len(word) > 1 else word for word in arguments]
     return arguments
+
+
+def waits(arguments: list[bytes]) -> bool:
+    """True if it may wait for long, by a timeout that was spoilt."""
+    place = TIMEOUTS.get(arguments[0].upper(), 0)
+    return len(arguments) > 2 and place != 0 and arguments[place] not in (b"0.001", b"-1", b"abc", b"nan")
 
 
 TOKEN = re.compile(r"<([\w-]+)>(\+)?|([{(|]|\}|\)\+)|([^\s{}()|<>]+)")

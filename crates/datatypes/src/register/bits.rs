@@ -34,23 +34,26 @@ impl BitRange {
     /// The whole string.
     pub const WHOLE: BitRange = BitRange { start: 0, end: None, unit: Unit::Byte };
 
-    /// The bits of a string of `len` bytes that are meant.
-    fn of(self, len: usize) -> Range<u64> {
+    /// The bits of a string of `len` bytes that are meant, by [`clipped`] or [`clamped`].
+    fn of(self, len: usize, places: fn(i64, i64, i64) -> Range<i64>) -> Range<u64> {
         let (units, bits) = match self.unit {
             Unit::Byte => (len as i64, 8),
             Unit::Bit => (len as i64 * 8, 1),
         };
-        let within = clipped(self.start, self.end.unwrap_or(-1), units);
+        let within = places(self.start, self.end.unwrap_or(-1), units);
         within.start as u64 * bits..within.end as u64 * bits
     }
 }
 
+/// As [`clamped`], but none if both ends count from the string's end, in the wrong order: Redis's rule of GETRANGE and
+/// BITCOUNT.
+pub(super) fn clipped(start: i64, end: i64, len: i64) -> Range<i64> {
+    if start < 0 && end < 0 && start > end { 0..0 } else { clamped(start, end, len) }
+}
+
 /// The places from `start` to `end`, which is included, of `len`; negative ones count from the end. What is before the
 /// first place is the first, as in Redis, at both ends.
-pub(super) fn clipped(start: i64, end: i64, len: i64) -> Range<i64> {
-    if start < 0 && end < 0 && start > end {
-        return 0..0;
-    }
+fn clamped(start: i64, end: i64, len: i64) -> Range<i64> {
     let from_front = |place: i64| if place < 0 { place.saturating_add(len).max(0) } else { place };
     let (start, end) = (from_front(start), from_front(end).min(len - 1));
     if start > end { 0..0 } else { start..end + 1 }
@@ -91,7 +94,7 @@ fn pieces(bytes: &[u8], bits: &Range<u64>, filling: bool) -> (Range<usize>, impl
 
 /// How many bits of a range are set.
 pub(super) fn count(bytes: &[u8], range: BitRange) -> u64 {
-    let bits = range.of(bytes.len());
+    let bits = range.of(bytes.len(), clipped);
     if bits.is_empty() {
         return 0;
     }
@@ -110,7 +113,7 @@ pub(super) fn count(bytes: &[u8], range: BitRange) -> u64 {
 /// the first zero is behind it.
 pub(super) fn position(bytes: Option<&[u8]>, bit: bool, range: BitRange) -> i64 {
     let Some(bytes) = bytes else { return if bit { -1 } else { 0 } };
-    let bits = range.of(bytes.len());
+    let bits = range.of(bytes.len(), clamped);
     if bits.is_empty() {
         return -1;
     }
@@ -332,9 +335,10 @@ mod tests {
 
     /// Bit by bit, as the definition says.
     fn naive(bytes: &[u8], range: BitRange, wanted: bool) -> (u64, i64) {
-        let bits = range.of(bytes.len());
-        let hits: Vec<u64> = bits.filter(|at| bit(bytes, *at) == wanted).collect();
-        (hits.len() as u64, hits.first().map_or(-1, |at| *at as i64))
+        let hits = |places: fn(i64, i64, i64) -> Range<i64>| {
+            range.of(bytes.len(), places).filter(|at| bit(bytes, *at) == wanted)
+        };
+        (hits(clipped).count() as u64, hits(clamped).next().map_or(-1, |at| at as i64))
     }
 
     #[test]

@@ -74,10 +74,14 @@ pub(super) fn prepare<'a>(
         }
         _ => Claimed::default(),
     };
-    if claimed.deliveries.is_empty() && last.is_none() {
-        // The consumer is created when it gets something, as in Redis 7.0.
-        let ids: Ids = claimed.gone.into_iter().collect();
-        return ids.iter().next().map(|_| Effect::Acknowledge { group, ids: ids.clone() });
+    // The consumer is created when it gets something, as in Redis 7.0.
+    match (claimed.deliveries.is_empty(), claimed.gone.is_empty(), last) {
+        (true, true, None) => return None,
+        (true, true, Some(last)) => return Some(Effect::SetGroup { group, last, read: found.read }),
+        (true, false, None) => {
+            return Some(Effect::Acknowledge { group, ids: claimed.gone.into_iter().collect() });
+        }
+        _ => {}
     }
     Some(Effect::Deliver {
         group,

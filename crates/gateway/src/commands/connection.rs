@@ -1,5 +1,6 @@
 //! Commands about the connection: who the client is, which protocol and which keyspace it uses.
 
+use super::moving::database_number;
 use super::{clients, tracking};
 use crate::acl::{LogContext, User, default_user, entry_of, may_choose};
 use crate::client::{ClientFilter, ClientKind};
@@ -216,11 +217,7 @@ pub(crate) fn selected(
     user: &User,
     host: &mut dyn Host,
 ) -> Result<(KeyspaceId, u64), Error> {
-    let number = call.integer(1)?;
-    if i32::try_from(number).is_err() {
-        let text = "value is out of range, value must between -2147483648 and 2147483647";
-        return Err(Error::err(text));
-    }
+    let number = database_number(call, 1)?;
     let keyspace = u64::try_from(number).ok().and_then(|number| host.keyspace_of_number(number));
     let keyspace = keyspace.filter(|keyspace| may_choose(user, *keyspace, host));
     let keyspace = keyspace.ok_or_else(|| Error::err("DB index is out of range"))?;

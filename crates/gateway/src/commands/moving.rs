@@ -9,7 +9,6 @@ use crate::plan::{Call, Plan};
 use crate::turns::{On, Turns, first_error, plan};
 use datatypes::{Operation, key};
 use protocol::Step;
-use resp::parse_integer;
 use std::borrow::Cow;
 use types::{Error, ErrorCode, KeyspaceId, Reply, ReplyBuf, ReplySink};
 
@@ -20,7 +19,7 @@ pub(crate) fn rename_absent<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 
 /// COPY
 pub(crate) fn copy<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
-    let options = CopyOptions::read(call)?;
+    let options = CopyOptions::read(call, |_| Ok(()))?;
     if call.bytes(1) == call.bytes(2) {
         return Err(same_objects());
     }
@@ -39,14 +38,17 @@ struct CopyOptions {
 }
 
 impl CopyOptions {
-    fn read(call: &Call<'_>) -> Result<Self, Error> {
+    /// Reads the options in order; `check` may refuse the number of a database.
+    fn read(call: &Call<'_>, mut check: impl FnMut(i64) -> Result<(), Error>) -> Result<Self, Error> {
         let (mut options, mut index) = (CopyOptions::default(), 3);
         while index < call.len() {
             if call.is(index, "REPLACE") {
                 options.replace = true;
             } else if call.is(index, "DB") && index + 1 < call.len() {
                 index += 1;
-                options.database = Some(call.integer(index)?);
+                let number = database_number(call, index)?;
+                check(number)?;
+                options.database = Some(number);
             } else {
                 return Err(Error::syntax());
             }
@@ -71,7 +73,9 @@ pub(crate) fn check_destination(
     if command.name != "copy" {
         return Ok(());
     }
-    let Some(number) = CopyOptions::read(&Call { command, arguments, ..*call })?.database else {
+    let call = Call { command, arguments, ..*call };
+    let options = CopyOptions::read(&call, |number| keyspace_of(number, user, host).map(drop))?;
+    let Some(number) = options.database else {
         return Ok(());
     };
     if keyspace_of(number, user, host)? == keyspace {
@@ -80,6 +84,17 @@ pub(crate) fn check_destination(
     Err(cross_keyspace(
         "COPY writes the keyspace that it reads; DUMP the value and RESTORE it in the other keyspace",
     ))
+}
+
+/// The number of a database that an argument is; which of them exist is not asked.
+///
+/// # Errors
+/// It is no integer, or none of 32 bits.
+pub(super) fn database_number(call: &Call<'_>, index: usize) -> Result<i64, Error> {
+    let number = call.integer(index)?;
+    let fits = i32::try_from(number).is_ok();
+    let text = "value is out of range, value must between -2147483648 and 2147483647";
+    fits.then_some(number).ok_or_else(|| Error::err(text))
 }
 
 fn keyspace_of(number: i64, user: &User, host: &mut dyn Host) -> Result<KeyspaceId, Error> {
@@ -94,7 +109,7 @@ fn cross_keyspace(text: &'static str) -> Error {
 
 /// MOVE, whose two keyspaces no transaction can have.
 pub(crate) fn move_away(control: &mut Control<'_>, _sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let number = control.call.integer(2)?;
+    let number = database_number(&control.call, 2)?;
     let session = &control.connection.session;
     if keyspace_of(number, &session.user, control.host)? == session.keyspace {
         return Err(same_objects());
@@ -107,7 +122,7 @@ pub(crate) fn move_away(control: &mut Control<'_>, _sink: &mut dyn ReplySink) ->
 /// SWAPDB, whose two keyspaces no transaction can have.
 pub(crate) fn swap_databases(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
     let number =
-        |index, text: &'static str| parse_integer(control.call.bytes(index)).ok_or_else(|| Error::err(text));
+        |index, text: &'static str| database_number(&control.call, index).map_err(|_| Error::err(text));
     let (first, second) = (number(1, "invalid first DB index")?, number(2, "invalid second DB index")?);
     let user = &control.connection.session.user;
     if keyspace_of(first, user, control.host)? == keyspace_of(second, user, control.host)? {

@@ -135,19 +135,20 @@ fn plan<'a>(keys: impl Iterator<Item = &'a [u8]>, from: From, count: Option<u64>
 
 /// `numkeys key ... end [COUNT count]`, where the table says.
 fn counted<'a>(call: &Call<'a>, end: impl FnOnce(usize) -> Result<From, Error>) -> Result<Plan<'a>, Error> {
-    let (keys, next) = counted_keys(call, Error::syntax)?;
+    let (keys, mut next) = counted_keys(call, Error::syntax)?;
     if next == call.len() {
         return Err(Error::syntax());
     }
     let from = end(next)?;
-    let count = match call.len() - next {
-        1 => 1,
-        3 if call.is(next + 1, "COUNT") => {
-            let count = call.count(next + 2).ok().filter(|count| *count > 0);
-            count.ok_or_else(|| Error::err("count should be greater than 0"))?
-        }
-        _ => return Err(Error::syntax()),
-    };
+    let mut count = 1;
+    if next + 2 < call.len() && call.is(next + 1, "COUNT") {
+        let given = call.count(next + 2).ok().filter(|count| *count > 0);
+        count = given.ok_or_else(|| Error::err("count should be greater than 0"))?;
+        next += 2;
+    }
+    if next + 1 < call.len() {
+        return Err(Error::syntax());
+    }
     Ok(plan(keys, from, Some(count)))
 }
 

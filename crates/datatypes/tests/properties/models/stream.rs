@@ -451,10 +451,10 @@ fn claim(
         found.last = found.last.max(pair(last));
     }
     let is_moved = found.last != state.groups[group].last;
-    let mut claimed = Vec::new();
+    let (mut claimed, mut is_pruned) = (Vec::new(), false);
     for id in ids.iter().filter_map(parsed) {
         if !state.entries.contains_key(&id) {
-            found.pending.remove(&id);
+            is_pruned |= found.pending.remove(&id).is_some();
             continue;
         }
         let times = match found.pending.get(&id) {
@@ -471,7 +471,7 @@ fn claim(
         found.pending.insert(id, (consumer.to_vec(), at, times));
         claimed.push(id);
     }
-    if is_moved || !claimed.is_empty() {
+    if (is_moved && is_pruned) || !claimed.is_empty() {
         found.consumers.insert(consumer.to_vec(), NOW_MILLIS);
     }
     state.groups.insert(group.to_vec(), found);
