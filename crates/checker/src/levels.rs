@@ -18,8 +18,8 @@ use crate::history::Transaction;
 use crate::report::{Check, Findings, Level};
 use crate::strict::Demands;
 use crate::{
-    axioms, branch, causal, convergence, identifiers, outlives, schedule, search, sessions, strays, strict,
-    totals,
+    axioms, branch, causal, convergence, identifiers, logs, outlives, schedule, search, sessions, strays,
+    strict, totals,
 };
 
 /// Checks a level. False if the history remained undecided.
@@ -27,6 +27,7 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
     let decided = check_claimed(history, level, true, findings);
     if !is_session_guarantee(level) {
         totals::check(history, findings);
+        logs::check(history, findings);
         identifiers::check(history, findings);
     }
     decided

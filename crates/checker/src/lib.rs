@@ -18,6 +18,7 @@
 //! | plain types, by a second model | `plain` | what replays execute, with another evaluation than the servers' |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
+//! | nothing lost of logs | `logs` | streams that only grow, at rest, against what was added and acknowledged |
 //! | every lost write listed | `losses` | what regions list at rest against who observed whom |
 //! | nothing lost, nothing resurrected | `outlives` | registers and sets at rest against who observed whom |
 //!
@@ -81,6 +82,7 @@ mod invocations;
 mod key_order;
 mod levels;
 mod list_elements;
+mod logs;
 mod losses;
 mod merged;
 mod outlives;

@@ -1,9 +1,9 @@
-//! A second model of the plain types: registers, counters, sets, dicts and lists, written from what their commands are
+//! A second model of the plain types: registers, counters, sets, dicts, lists and streams, written from what their commands are
 //! documented to do, and naive. Replays evaluate with the type library that servers use; what both have wrong in the same
 //! way shows here. Of the library it reads operations and states, and evaluates nothing with it.
 //!
 //! A transaction is executed on what its keys held. Where an operation is not of these types, or chooses at random, the rest
-//! of its key is not judged. The model itself is in `model`, `lists` and `dicts`, 400 lines in all.
+//! of its key is not judged. The model itself is in `model`, `lists`, `dicts` and `streams`, 700 lines in all.
 
 use crate::invocations::{Decoded, DecodedStep};
 use crate::replay::Cells;
@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 mod dicts;
 mod lists;
 mod model;
+mod streams;
 pub(crate) use model::number;
+pub(crate) use streams::Stream;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,7 @@ pub(crate) enum Held {
     /// Values with their deadlines in milliseconds, 0 for none.
     Dict(BTreeMap<Text, (Text, u64)>),
     List(Vec<Text>),
+    Stream(Stream),
 }
 
 /// A key: what it holds, and its deadline in milliseconds, 0 for none.
@@ -100,6 +103,7 @@ impl Key {
                     |(field, value): (&[u8], &[u8])| (field.to_vec(), (value.to_vec(), dict.deadline(field)));
                 Some(Held::Dict(dict.iter().map(entry).collect()))
             }
+            Some(Value::Stream(stream)) => Some(Held::Stream(Stream::read(stream))),
             Some(Value::List(list)) => Some(Held::List(list.iter().map(<[u8]>::to_vec).collect())),
             Some(_) => return None,
         };

@@ -238,6 +238,8 @@ pub(crate) fn refusal(reply: &ReplyBuf) -> Option<Outcome> {
                 | ErrorCode::WrongType
                 | ErrorCode::Siblings
                 | ErrorCode::BusyKey
+                | ErrorCode::BusyGroup
+                | ErrorCode::NoGroup
                 | ErrorCode::InvalidObject,
             ..
         }) => None,

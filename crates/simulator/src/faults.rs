@@ -138,6 +138,8 @@ features! {
     Renames = 0.3;
     /// Transactions that choose the states which they read from and commit below.
     Constraints = 0.4;
+    /// Streams, which groups of consumers read. Only where it is asked for: few seeds have run so far.
+    Streams = 0.0;
 }
 
 impl Feature {

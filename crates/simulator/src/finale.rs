@@ -1,5 +1,6 @@
 //! A run from its beginning to its end: traffic under faults, healing, the demand for progress, reads at rest.
 
+use crate::chosen;
 use crate::deployment::{Deployment, Mutants};
 use crate::faults::Feature;
 use crate::script::Script;
@@ -258,6 +259,7 @@ impl<D: Deployment> World<D> {
         self.recorder.merge_pipelines();
         self.recorder.begin_threads_anew(self.deployment.gives_up_dependants());
         self.recorder.expand_keysets();
+        chosen::tell(&mut self.recorder.history);
         if self.deployment.merges_by_handler() {
             self.recorder.merges_were_handled();
         }

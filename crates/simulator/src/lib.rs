@@ -25,6 +25,7 @@
 //!
 //! Bit rot, commands on a whole keyspace outside of transactions, and causal gaps that an operator accepts.
 
+mod chosen;
 mod client;
 mod damage;
 mod deployment;

@@ -6,6 +6,7 @@ use crate::gauge;
 use crate::keyset::KeysetStep;
 mod commands;
 mod constraints;
+mod streams;
 
 use checker::{Bytes, Constraints, Key, Step, describe};
 use datatypes::register::{Condition, Deadline, SetReply};
@@ -40,6 +41,9 @@ enum Kind {
     Uid,
     /// Of a user-defined type.
     Gauge,
+    /// A stream that only grows.
+    Log,
+    Stream,
 }
 
 impl Kind {
@@ -54,6 +58,7 @@ const PLAIN_KINDS: usize = 7;
 const REGISTERS: (Kind, &str) = (Kind::Register, "register");
 const GAUGES: (Kind, &str) = (Kind::Gauge, "gauge");
 const FIELDS: (Kind, &str) = (Kind::Fields, "fields");
+const STREAMS: [(Kind, &str); 2] = [(Kind::Log, "log"), (Kind::Stream, "stream")];
 const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Counter, "counter"),
     (Kind::Register, "register"),
@@ -146,6 +151,7 @@ pub(crate) struct Workload {
     keys: Vec<(Kind, Vec<u8>)>,
     /// Makes written values unique.
     next_value: u64,
+    given: streams::Given,
     /// Registers are read and set, and nothing else.
     is_plain: bool,
 }
@@ -163,6 +169,10 @@ impl Workload {
         if swarm.has(Feature::UserTypes) {
             kinds.truncate(2);
             kinds.insert(0, GAUGES);
+        }
+        if swarm.has(Feature::Streams) {
+            kinds.truncate(2);
+            kinds.splice(..0, STREAMS);
         }
         if swarm.has(Feature::Bounds) {
             kinds = vec![KINDS[PLAIN_KINDS + 1]];
@@ -192,7 +202,7 @@ impl Workload {
         let keys = (kinds.iter())
             .flat_map(|(kind, prefix)| (0..keys_per_kind).map(move |index| (*kind, name(prefix, index))))
             .collect();
-        Workload { keys, next_value: 0, is_plain: swarm.has(Feature::Registers) }
+        Workload { keys, next_value: 0, given: Default::default(), is_plain: swarm.has(Feature::Registers) }
     }
 
     /// A transaction at random, or two of which the second heeds what the first watches. `wall` is the time in
@@ -253,18 +263,23 @@ impl Workload {
     /// A transaction that reads everything but what vanishes by itself.
     pub fn read_all(&self) -> Plan {
         let lasting = self.keys.iter().filter(|(kind, _)| !kind.vanishes());
-        let steps = lasting.map(|(kind, key)| step(key, encode(&whole(*kind)), false)).collect();
+        let mut steps: Vec<Step> =
+            lasting.map(|(kind, key)| step(key, encode(&whole(*kind)), false)).collect();
+        let logs = self.keys.iter().filter(|(kind, _)| *kind == Kind::Log);
+        steps.extend(logs.map(|(_, key)| step(key, encode(&streams::pending(key)), false)));
         Plan::new(Shape::Many, steps)
     }
 
     /// A transaction that writes something that every client can always write.
     pub fn small_write(&mut self) -> Plan {
-        self.next_value += u64::from(self.is_plain);
         let (kind, key) = &self.keys[0];
+        let is_log = matches!(kind, Kind::Log | Kind::Stream);
+        self.next_value += u64::from(self.is_plain || is_log);
         if self.is_plain {
             let write = plain_set(format!("v{}", self.next_value).as_bytes(), SetReply::Status);
             return Plan::new(Shape::One, vec![step(key, write, false)]);
         }
+        let unlike = format!("calm{}", self.next_value);
         let value = b"calm";
         let operation = match kind {
             Kind::Counter => Operation::Register(register::Operation::Increment { by: 1 }),
@@ -287,6 +302,7 @@ impl Workload {
             }
             Kind::Uid => Operation::UidGenerator(uid::Operation::Next { count: None }),
             Kind::Gauge => of_gauge(gauge::raise()),
+            Kind::Log | Kind::Stream => streams::addition(unlike.as_bytes()),
         };
         let steps = vec![step(key, encode(&operation), false)];
         Plan::new(Shape::One, steps)
@@ -308,10 +324,15 @@ impl Workload {
                 let reply = if random.u32(..4) == 0 { SetReply::Old } else { SetReply::Status };
                 plain_set(value.as_bytes(), reply)
             }
+            Kind::Log | Kind::Stream if read => streams::read(&key, kind, &self.given, random),
             _ if read => read_of(kind, random),
             Kind::Tally if swarm.has(Feature::Bounds) => bounded_write(random),
             _ if swarm.has(Feature::Resolutions) && random.u32(..8) == 0 => {
                 encode(&Operation::Key(key::Operation::Resolve { losses: Items::NONE }))
+            }
+            Kind::Log | Kind::Stream => {
+                let written = (value.as_bytes(), self.next_value);
+                streams::write((&key, kind), written, wall / 1_000, &mut self.given, random)
             }
             Kind::Fleeting => fleeting_write(value.as_bytes(), wall / 1_000, random),
             Kind::Fields => fields_write(value.as_bytes(), wall / 1_000, random),
@@ -320,7 +341,9 @@ impl Workload {
             }
             _ => write_of(kind, value.as_bytes(), random),
         };
-        let may_be_blind = !read && (!kind.vanishes() || swarm.has(Feature::BlindExpiry));
+        // `BLIND XADD` with an id is never refused, otherwise than replays execute it.
+        let is_stream = matches!(kind, Kind::Log | Kind::Stream);
+        let may_be_blind = !read && !is_stream && (!kind.vanishes() || swarm.has(Feature::BlindExpiry));
         step(&key, operation, random.f64() < swarm.blind && may_be_blind)
     }
 }
@@ -377,6 +400,7 @@ fn whole(kind: Kind) -> Operation<'static> {
         // There is nothing more to see.
         Kind::Uid => Operation::Key(key::Operation::Type),
         Kind::Gauge => of_gauge(gauge::level()),
+        Kind::Log | Kind::Stream => streams::entries(),
     }
 }
 
@@ -425,6 +449,8 @@ fn read_of(kind: Kind, random: &mut Rng) -> Vec<u8> {
         Kind::Top => Operation::Top(top::Operation::Rank { member }),
         Kind::Uid => Operation::Key(key::Operation::Exists),
         Kind::Gauge => of_gauge(gauge::read(random)),
+        // Not here: see `streams::read`.
+        Kind::Log | Kind::Stream => whole(kind),
     };
     encode(&if random.u32(..3) == 0 { partial } else { whole(kind) })
 }
@@ -460,6 +486,8 @@ fn write_of(kind: Kind, value: &[u8], random: &mut Rng) -> Vec<u8> {
             Operation::UidGenerator(uid::Operation::Next { count })
         }
         Kind::Gauge => of_gauge(gauge::write(random)),
+        // Not here: see `streams::write`.
+        Kind::Log | Kind::Stream => streams::addition(value),
     })
 }
 

@@ -139,6 +139,8 @@ pub(super) fn together(
             let (older, newer) = if judge.left_is_newer? { (right, left) } else { (left, right) };
             Some(Some(Held::List([&base[..], older, newer].concat())))
         }
+        // What groups deliver is merged by rules of its own.
+        (None | Some(Held::Stream(_)), None | Some(Held::Stream(_))) => None,
         (Some(_), Some(_)) => Some(judge.choose(left, right)?.clone()),
     }
 }

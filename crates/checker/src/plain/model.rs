@@ -32,6 +32,7 @@ impl Key {
             Operation::Set(operation) => self.set(operation),
             Operation::Dict(operation) => self.dict(operation, now_millis),
             Operation::List(operation) => self.list(operation),
+            Operation::Stream(operation) => self.stream(operation),
             _ => return Answer::NotJudged,
         };
         let is_empty = match &self.held {

@@ -7,6 +7,7 @@ use crate::replay::{Cells, execute_step};
 use crate::{Bytes, Key, render};
 use datatypes::list::{self, End};
 use datatypes::register::{self, Condition, Deadline, SetReply};
+use datatypes::stream::{self, Claiming, NewId, Start, StreamId, Trim};
 use datatypes::{Context, Effect, Items, Operation, counter, dict, key, prepare, set};
 use proptest::prelude::*;
 use types::{ReplyBuf, Rng};
@@ -161,6 +162,71 @@ fn on_list() -> impl Strategy<Value = list::Operation<'static>> {
     ]
 }
 
+fn on_stream() -> impl Strategy<Value = stream::Operation<'static>> {
+    use stream::Operation;
+    const WORDS: [&[u8]; 4] = [b"1-0", b"1-1", b"2-0", b"3"];
+    let key = KEYS[0];
+    let id = || (1u64..5, 0u64..2).prop_map(|(millis, sequence)| StreamId::new(millis, sequence));
+    let bound = || prop_oneof![Just(StreamId::ZERO), Just(StreamId::MAX), id()];
+    let start = || prop_oneof![Just(Start::Last), bound().prop_map(|id| Start::After { id })];
+    let trim = || {
+        let about = None;
+        prop_oneof![
+            (0u64..4).prop_map(move |length| Trim::Length { length, about }),
+            id().prop_map(move |id| Trim::Id { id, about })
+        ]
+    };
+    let words = || {
+        let some = prop::sample::subsequence(WORDS.to_vec(), 1..3);
+        some.prop_map(|words| Items::collect(words.into_iter()))
+    };
+    let group = || prop::sample::select(vec![&b"g"[..], b"h"]);
+    let consumer = || prop::sample::select(vec![&b"ann"[..], b"bob"]);
+    let count = || 0u64..3;
+    prop_oneof![
+        4 => (id(), text(), prop::option::weighted(0.3, trim())).prop_map(|(id, text, trim)| Operation::Add {
+            id: NewId::Given { id },
+            items: Items::two(b"f", text),
+            only_if_exists: false,
+            trim
+        }),
+        1 => Just(Operation::Length),
+        1 => (bound(), bound(), prop::option::of(count()), any::<bool>())
+            .prop_map(|(from, to, count, reverse)| Operation::Range { from, to, count, reverse }),
+        1 => (start(), count()).prop_map(|(start, count)| Operation::Read { start, count }),
+        1 => words().prop_map(|ids| Operation::Delete { ids }),
+        1 => trim().prop_map(|trim| Operation::Trim { trim }),
+        2 => (group(), start(), any::<bool>())
+            .prop_map(|(group, start, create)| Operation::CreateGroup { group, start, read: None, create }),
+        1 => (group(), start())
+            .prop_map(move |(group, start)| Operation::SetGroup { key, group, start, read: None }),
+        1 => group().prop_map(|group| Operation::DestroyGroup { group }),
+        1 => (group(), consumer())
+            .prop_map(move |(group, consumer)| Operation::DeleteConsumer { key, group, consumer }),
+        3 => (group(), consumer(), count(), prop::bool::weighted(0.2)).prop_map(
+            move |(group, consumer, count, no_ack)| Operation::ReadGroup {
+                key,
+                group,
+                consumer,
+                own_after: None,
+                count,
+                no_ack
+            }
+        ),
+        1 => (group(), words()).prop_map(|(group, ids)| Operation::Acknowledge { group, ids }),
+        1 => (group(), consumer(), words(), any::<bool>()).prop_map(
+            move |(group, consumer, ids, just_ids)| Operation::Claim {
+                key,
+                group,
+                consumer,
+                ids,
+                claiming: Claiming { just_ids, ..Claiming::default() }
+            }
+        ),
+        1 => group().prop_map(move |group| Operation::Pending { key, group }),
+    ]
+}
+
 fn on_counter() -> impl Strategy<Value = counter::Operation> {
     use counter::Operation;
     prop_oneof![
@@ -190,6 +256,7 @@ fn operation() -> impl Strategy<Value = Operation<'static>> {
         on_dict().prop_map(Operation::Dict),
         on_list().prop_map(Operation::List),
         on_counter().prop_map(Operation::Counter),
+        on_stream().prop_map(Operation::Stream),
         on_any().prop_map(Operation::Key),
     ]
 }
@@ -201,6 +268,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation<'static>>> {
         prop::collection::vec(on_dict().prop_map(Operation::Dict), 1..12),
         prop::collection::vec(on_list().prop_map(Operation::List), 1..12),
         prop::collection::vec(on_counter().prop_map(Operation::Counter), 1..12),
+        prop::collection::vec(on_stream().prop_map(Operation::Stream), 1..16),
     ];
     (of_one, prop::collection::vec(operation(), 0..4)).prop_map(|(mut all, more)| {
         let every = all.len() / (more.len() + 1) + 1;
