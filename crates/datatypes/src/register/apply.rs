@@ -83,7 +83,7 @@ pub fn apply<const UNDO: bool>(cell: &mut Cell, effect: &Effect<'_>) -> Patch {
             replace::<UNDO>(cell, |register| sum(register, *by).ok().map(|sum| sum.to_text()))
         }
         Effect::Unite { with } => replace::<UNDO>(cell, |register| match register {
-            None => hyperloglog::Registers::parse(with).ok().map(|registers| registers.encode()),
+            None => hyperloglog::normalized(with).ok(),
             Some(register) => register.with_bytes(|bytes| match hyperloglog::union(bytes, with) {
                 Ok(Cow::Owned(union)) => Some(union),
                 _ => None,

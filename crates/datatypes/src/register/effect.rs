@@ -185,8 +185,8 @@ pub(super) fn decode_offset(input: &mut Reader<'_>) -> Result<u64, Malformed> {
 /// Reads a string that is a HyperLogLog.
 pub(super) fn decode_hyperloglog<'a>(input: &mut Reader<'a>) -> Result<Cow<'a, [u8]>, Malformed> {
     let bytes = input.bytes()?;
-    match hyperloglog::Registers::parse(bytes) {
-        Ok(_) => Ok(Cow::Borrowed(bytes)),
+    match hyperloglog::check(bytes) {
+        Ok(()) => Ok(Cow::Borrowed(bytes)),
         Err(_) => Err(Malformed("HyperLogLog")),
     }
 }

@@ -11,6 +11,9 @@
 //! above 32 and the runs have at most 3000 bytes, else dense. So unions of registers commute, down to the bytes. Redis
 //! never turns a dense string into a sparse one; it reads both.
 
+mod sparse;
+
+use sparse::{MAX_SPARSE_BYTES, Runs, SparseWriter, each_pair, each_register, encode_sparse};
 use std::borrow::Cow;
 use types::{Error, ErrorCode};
 
@@ -25,12 +28,6 @@ const HEADER_BYTES: usize = 16;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
 const DENSE_BYTES: usize = REGISTERS * 6 / 8;
-/// The most bytes of runs (Redis's hll-sparse-max-bytes).
-const MAX_SPARSE_BYTES: usize = 3000;
-/// The highest value of a register in a run.
-const MAX_SPARSE_VALUE: u8 = 32;
-/// The longest run of other values than zero.
-const MAX_RUN: usize = 4;
 const OUT_OF_DATE: u8 = 0x80;
 
 /// Why a string is no HyperLogLog.
@@ -71,10 +68,15 @@ impl Registers {
         let mut registers = Registers::default();
         match body(bytes)? {
             Body::Dense(packed) => {
-                (0..REGISTERS).for_each(|index| registers.0[index] = dense_register(packed, index));
+                registers.0.iter_mut().zip(dense_registers(packed)).for_each(|(to, value)| *to = value);
             }
             Body::Sparse(runs) => {
-                each_run(runs, |from, len, value| registers.0[from..from + len].fill(value))?
+                let mut from = 0;
+                for run in Runs::new(runs) {
+                    let (len, value) = run?;
+                    registers.0[from..from + len].fill(value);
+                    from += len;
+                }
             }
         }
         Ok(registers)
@@ -87,20 +89,11 @@ impl Registers {
 
     /// The string with these registers.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = SparseWriter::default();
-        let raised = self.0.iter().enumerate().filter(|(_, value)| **value > 0);
-        let mut fits = true;
-        for (index, value) in raised {
-            fits = writer.push(index, *value);
-            if !fits {
-                break;
-            }
-        }
-        writer.finish().filter(|_| fits).unwrap_or_else(|| self.encode_dense())
+        encode_sparse(self.0.iter().copied()).unwrap_or_else(|| self.encode_dense())
     }
 
     fn encode_dense(&self) -> Vec<u8> {
-        let mut out = header(DENSE, true);
+        let mut out = header(DENSE, true, DENSE_BYTES);
         // Four registers have three bytes.
         for four in self.0.as_chunks::<4>().0 {
             let packed = four.iter().rev().fold(0u32, |packed, value| packed << 6 | u32::from(*value));
@@ -109,21 +102,27 @@ impl Registers {
         out
     }
 
-    /// About how many different elements were added (Ertl, New cardinality estimation algorithms for HyperLogLog
-    /// sketches, algorithm 6): in the order of Redis's operations, so that the last digit is the same.
+    /// About how many different elements were added.
     pub fn count(&self) -> u64 {
-        const ALPHA: f64 = 0.721_347_520_444_481_7;
-        let mut histogram = [0u32; 64];
+        let mut histogram = [0; 64];
         self.0.iter().for_each(|value| histogram[usize::from(*value & 63)] += 1);
-        let registers = REGISTERS as f64;
-        let highest = VALUE_BITS as usize + 1;
-        let mut z = registers * tau((registers - f64::from(histogram[highest])) / registers);
-        for count in histogram[1..highest].iter().rev() {
-            z = (z + f64::from(*count)) * 0.5;
-        }
-        z += registers * sigma(f64::from(histogram[0]) / registers);
-        (ALPHA * registers * registers / z).round() as u64
+        estimate(&histogram)
     }
+}
+
+/// About how many different elements were added, of how many registers have each value (Ertl, New cardinality estimation
+/// algorithms for HyperLogLog sketches, algorithm 6): in the order of Redis's operations, so that the last digit is the
+/// same.
+fn estimate(histogram: &[u32; 64]) -> u64 {
+    const ALPHA: f64 = 0.721_347_520_444_481_7;
+    let registers = REGISTERS as f64;
+    let highest = VALUE_BITS as usize + 1;
+    let mut z = registers * tau((registers - f64::from(histogram[highest])) / registers);
+    for count in histogram[1..highest].iter().rev() {
+        z = (z + f64::from(*count)) * 0.5;
+    }
+    z += registers * sigma(f64::from(histogram[0]) / registers);
+    (ALPHA * registers * registers / z).round() as u64
 }
 
 fn tau(mut x: f64) -> f64 {
@@ -175,10 +174,13 @@ fn body(bytes: &[u8]) -> Result<Body<'_>, Fault> {
     }
 }
 
-fn header(encoding: u8, out_of_date: bool) -> Vec<u8> {
-    let mut out = [MAGIC, &[encoding, 0, 0, 0]].concat();
-    out.extend_from_slice(&[0; 7]);
-    out.push(if out_of_date { OUT_OF_DATE } else { 0 });
+/// The header of a string with room for so many bytes of registers.
+fn header(encoding: u8, out_of_date: bool, bytes: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
+    out.extend_from_slice(MAGIC);
+    out.push(encoding);
+    out.resize(HEADER_BYTES, 0);
+    out[HEADER_BYTES - 1] = if out_of_date { OUT_OF_DATE } else { 0 };
     out
 }
 
@@ -188,83 +190,15 @@ fn dense_register(packed: &[u8], index: usize) -> u8 {
     ((u16::from(packed[byte]) | u16::from(next) << 8) >> bit) as u8 & 63
 }
 
-/// Calls `visit` with each run: the first register, how many, their value.
-fn each_run(runs: &[u8], mut visit: impl FnMut(usize, usize, u8)) -> Result<(), Fault> {
-    let (mut at, mut rest) = (0, runs);
-    loop {
-        let (len, value);
-        (len, value, rest) = match rest {
-            [] => break,
-            [run @ 0x80..=0xff, rest @ ..] => (usize::from(run & 3) + 1, (run >> 2 & 31) + 1, rest),
-            [high @ 0x40..=0x7f, low, rest @ ..] => {
-                ((usize::from(high & 63) << 8 | usize::from(*low)) + 1, 0, rest)
-            }
-            [0x40..=0x7f] => return Err(Fault::Corrupt),
-            [run, rest @ ..] => (usize::from(run & 63) + 1, 0, rest),
-        };
-        if at + len > REGISTERS {
-            return Err(Fault::Corrupt);
-        }
-        visit(at, len, value);
-        at += len;
-    }
-    if at == REGISTERS { Ok(()) } else { Err(Fault::Corrupt) }
+/// The registers of a dense string, in order.
+fn dense_registers(packed: &[u8]) -> impl Iterator<Item = u8> {
+    packed.as_chunks::<3>().0.iter().flat_map(four_registers)
 }
 
-/// Writes runs, from the registers that are not zero, in order.
-struct SparseWriter {
-    out: Vec<u8>,
-    /// The register after the last run.
-    next: usize,
-    /// The value of a run that goes on, and how long it is.
-    value: u8,
-    len: usize,
-}
-
-impl Default for SparseWriter {
-    fn default() -> Self {
-        SparseWriter { out: header(SPARSE, false), next: 0, value: 0, len: 0 }
-    }
-}
-
-impl SparseWriter {
-    /// False if there is no sparse string with this register.
-    fn push(&mut self, index: usize, value: u8) -> bool {
-        let gap = index - self.next - self.len;
-        if gap > 0 || value != self.value || self.len == MAX_RUN {
-            self.end_run();
-            self.zeros(gap);
-            self.value = value;
-        }
-        self.len += 1;
-        value <= MAX_SPARSE_VALUE && self.out.len() <= HEADER_BYTES + MAX_SPARSE_BYTES
-    }
-
-    fn end_run(&mut self) {
-        if self.len > 0 {
-            self.out.push(0x80 | (self.value - 1) << 2 | (self.len - 1) as u8);
-        }
-        self.next += std::mem::take(&mut self.len);
-    }
-
-    fn zeros(&mut self, count: usize) {
-        match count {
-            0 => {}
-            1..=64 => self.out.push((count - 1) as u8),
-            _ => self.out.extend_from_slice(&[0x40 | ((count - 1) >> 8) as u8, (count - 1) as u8]),
-        }
-        self.next += count;
-    }
-
-    /// The string; `None` if it is too long.
-    fn finish(mut self) -> Option<Vec<u8>> {
-        self.end_run();
-        if self.next > 0 {
-            self.out[HEADER_BYTES - 1] = OUT_OF_DATE;
-        }
-        self.zeros(REGISTERS - self.next);
-        (self.out.len() <= HEADER_BYTES + MAX_SPARSE_BYTES).then_some(self.out)
-    }
+/// Four registers have three bytes.
+fn four_registers(packed: &[u8; 3]) -> [u8; 4] {
+    let [first, second, third] = *packed;
+    [first & 63, (first >> 6 | second << 2) & 63, (second >> 4 | third << 4) & 63, third >> 2]
 }
 
 /// The string to which these elements were added.
@@ -272,12 +206,18 @@ pub fn of_elements<'e>(elements: impl Iterator<Item = &'e [u8]>) -> Vec<u8> {
     let mut raised: Vec<(usize, u8)> = elements.map(register_of).collect();
     raised.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     raised.dedup_by_key(|(index, _)| *index);
-    let mut writer = SparseWriter::default();
-    let fits = raised.iter().all(|(index, value)| writer.push(*index, *value));
-    writer.finish().filter(|_| fits).unwrap_or_else(|| {
+    let mut writer = SparseWriter::new((3 * raised.len() + 2).min(MAX_SPARSE_BYTES));
+    let mut next = 0;
+    for (index, value) in &raised {
+        writer.push(index - next, 0);
+        writer.push(1, *value);
+        next = index + 1;
+    }
+    writer.push(REGISTERS - next, 0);
+    writer.finish().unwrap_or_else(|| {
         let mut registers = Registers::default();
         raised.iter().for_each(|(index, value)| registers.0[*index] = *value);
-        registers.encode()
+        registers.encode_dense()
     })
 }
 
@@ -311,10 +251,52 @@ fn murmur(key: &[u8]) -> u64 {
 /// # Errors
 /// It is no HyperLogLog.
 pub fn count(bytes: &[u8]) -> Result<u64, Fault> {
-    body(bytes)?;
+    let body = body(bytes)?;
     let cached = bytes[HEADER_BYTES - 8..HEADER_BYTES].iter().rev();
     let cached = cached.fold(0u64, |count, byte| count << 8 | u64::from(*byte));
-    if cached >> 63 == 0 { Ok(cached) } else { Ok(Registers::parse(bytes)?.count()) }
+    if cached >> 63 == 0 {
+        return Ok(cached);
+    }
+    let mut histogram = [0; 64];
+    match body {
+        Body::Dense(packed) => dense_registers(packed).for_each(|value| histogram[usize::from(value)] += 1),
+        Body::Sparse(runs) => {
+            for run in Runs::new(runs) {
+                let (len, value) = run?;
+                histogram[usize::from(value)] += len as u32;
+            }
+        }
+    }
+    Ok(estimate(&histogram))
+}
+
+/// Nothing if the string is a HyperLogLog.
+///
+/// # Errors
+/// It is none.
+pub fn check(bytes: &[u8]) -> Result<(), Fault> {
+    match body(bytes)? {
+        Body::Dense(_) => Ok(()),
+        Body::Sparse(runs) => Runs::new(runs).try_for_each(|run| run.map(|_| ())),
+    }
+}
+
+/// The string with the same registers that is written here.
+///
+/// # Errors
+/// It is no HyperLogLog.
+pub fn normalized(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+    if let Body::Sparse(runs) = body(bytes)? {
+        let mut writer = SparseWriter::new(runs.len());
+        for run in Runs::new(runs) {
+            let (len, value) = run?;
+            writer.push(len, value);
+        }
+        if let Some(string) = writer.finish() {
+            return Ok(string);
+        }
+    }
+    Ok(Registers::parse(bytes)?.encode())
 }
 
 /// True if some register of `other` is above that of `bytes`.
@@ -324,9 +306,12 @@ pub fn count(bytes: &[u8]) -> Result<u64, Fault> {
 pub fn raises(bytes: &[u8], other: &[u8]) -> Result<bool, Fault> {
     let mut raises = false;
     match (body(bytes)?, body(other)?) {
-        (Body::Dense(packed), Body::Sparse(runs)) => each_run(runs, |from, len, value| {
-            raises |= value > 0 && (from..from + len).any(|index| dense_register(packed, index) < value);
-        })?,
+        (Body::Sparse(mine), Body::Sparse(theirs)) => {
+            each_pair(mine, theirs, |_, mine, theirs| raises |= mine < theirs)?;
+        }
+        (Body::Dense(packed), Body::Sparse(runs)) => {
+            each_register(runs, |index, value| raises |= dense_register(packed, index) < value)?;
+        }
         _ => {
             let (mine, theirs) = (Registers::parse(bytes)?, Registers::parse(other)?);
             raises = mine.0.iter().zip(&theirs.0).any(|(mine, theirs)| mine < theirs);
@@ -340,7 +325,19 @@ pub fn raises(bytes: &[u8], other: &[u8]) -> Result<bool, Fault> {
 /// # Errors
 /// One of them is no HyperLogLog.
 pub fn union<'a>(bytes: &'a [u8], other: &[u8]) -> Result<Cow<'a, [u8]>, Fault> {
-    if !raises(bytes, other)? {
+    if let (Body::Sparse(mine), Body::Sparse(theirs)) = (body(bytes)?, body(other)?) {
+        let mut raises = false;
+        let mut writer = SparseWriter::new(mine.len() + theirs.len());
+        each_pair(mine, theirs, |len, mine, theirs| {
+            raises |= mine < theirs;
+            writer.push(len, mine.max(theirs));
+        })?;
+        match writer.finish() {
+            _ if !raises => return Ok(Cow::Borrowed(bytes)),
+            Some(union) => return Ok(Cow::Owned(union)),
+            None => {}
+        }
+    } else if !raises(bytes, other)? {
         return Ok(Cow::Borrowed(bytes));
     }
     let mut registers = Registers::parse(bytes)?;
@@ -375,6 +372,47 @@ mod tests {
         }
     }
 
+    /// A sparse string of another writer: runs are split, and a zero run follows another.
+    fn split(string: &[u8]) -> Vec<u8> {
+        let mut out = header(SPARSE, true, 0);
+        let Ok(Body::Sparse(runs)) = body(string) else { panic!("it is sparse") };
+        for run in Runs::new(runs) {
+            match run.expect("it was written here") {
+                (len, 0) => {
+                    out.extend(std::iter::repeat_n(63, len / 64));
+                    out.extend(std::iter::repeat_n(0, len % 64));
+                }
+                (len, value) => out.extend(std::iter::repeat_n(0x80 | (value - 1) << 2, len)),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_found_in_place_is_what_the_registers_say() {
+        let dense = |string: &[u8]| Registers::parse(string).expect("well formed").encode_dense();
+        let mut strings: Vec<Vec<u8>> = [0..0, 0..1, 1..2, 0..40, 20..400, 300..1400, 0..1900, 0..2000]
+            .map(of)
+            .into_iter()
+            .chain([0..5, 3000..3040].map(|range| split(&of(range))))
+            .collect();
+        strings.extend([dense(&strings[4]), dense(&of(0..50_000)), of(0..50_000)]);
+        for mine in &strings {
+            let registers = Registers::parse(mine).expect("well formed");
+            let expected = if mine == &of(0..0) { 0 } else { registers.count() };
+            assert_eq!((count(mine), check(mine)), (Ok(expected), Ok(())));
+            assert_eq!(normalized(mine), Ok(registers.encode()));
+            for theirs in &strings {
+                let mut united = registers.clone();
+                united.unite(&Registers::parse(theirs).expect("well formed"));
+                let is_raised = united != registers;
+                assert_eq!(raises(mine, theirs), Ok(is_raised));
+                let expected = if is_raised { united.encode() } else { mine.clone() };
+                assert_eq!(union(mine, theirs).expect("well formed").into_owned(), expected);
+            }
+        }
+    }
+
     #[test]
     fn unions_come_to_the_same_bytes_in_any_order() {
         let parts = [of(0..900), of(500..1700), of(1700..1701), of(3000..3004)];
@@ -398,7 +436,15 @@ mod tests {
         assert_eq!(count(b"HYLK\x01...0000000\x80..."), Err(Fault::NotOne));
         assert_eq!(count(&string[..string.len() - 1]), Err(Fault::Corrupt));
         assert_eq!(count(&[&string[..], &[0]].concat()), Err(Fault::Corrupt));
-        assert_eq!(count(&[header(DENSE, true), vec![0; DENSE_BYTES - 1]].concat()), Err(Fault::NotOne));
+        for damaged in [&string[..string.len() - 1], &[&string[..], &[0]].concat()] {
+            assert_eq!(check(damaged), Err(Fault::Corrupt));
+            assert_eq!(normalized(damaged), Err(Fault::Corrupt));
+            assert_eq!(raises(damaged, &string), Err(Fault::Corrupt));
+            assert_eq!(raises(&string, damaged), Err(Fault::Corrupt));
+            assert_eq!(union(&string, damaged), Err(Fault::Corrupt));
+            assert_eq!(union(damaged, &string), Err(Fault::Corrupt));
+        }
+        assert_eq!(count(&[header(DENSE, true, 0), vec![0; DENSE_BYTES - 1]].concat()), Err(Fault::NotOne));
         assert_eq!(count(&of(0..0)), Ok(0));
     }
 }
