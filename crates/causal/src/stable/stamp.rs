@@ -134,7 +134,6 @@ mod tests {
             ("cops", bytes_of_dead_keys::<cops::Cut>(entries)),
         ];
         for (protocol, each) in of_protocols {
-            println!("{protocol}: {each} bytes");
             assert!(each < 180, "{protocol}: {each} bytes for a key that is gone");
         }
     }
