@@ -40,7 +40,7 @@ fn processor() -> u64 {
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-struct Bench {
+struct MergeContext {
     replicas: Vec<Replica<Instance>>,
     spent: Vec<u64>,
     waiting: Vec<VecDeque<(NodeId, Vec<u8>)>>,
@@ -53,7 +53,7 @@ fn address(process: u16) -> Address {
     Address { process: ProcessId(process), slot: Slot::replica(KEYSPACE, PartitionId(process)) }
 }
 
-impl Bench {
+impl MergeContext {
     fn new(partitions: u16, near: usize) -> Self {
         let topology = Topology {
             sites: vec![address(0)],
@@ -67,7 +67,7 @@ impl Bench {
         };
         let replica = |process| Replica::new(address(process).at(Incarnation(1)), instance(process));
         let count = usize::from(partitions) + 1;
-        let mut bench = Bench {
+        let mut bench = MergeContext {
             replicas: (0..=partitions).map(replica).collect(),
             spent: vec![0; count],
             waiting: vec![VecDeque::new(); count],
@@ -175,7 +175,7 @@ fn main() {
     println!("|---|---|---|---|---|---|");
     for keys in [1, 4] {
         for (partitions, near) in [(0, KEYS), (1, KEYS), (2, KEYS), (4, KEYS), (1, 64), (2, 64), (4, 64)] {
-            let mut bench = Bench::new(partitions, near);
+            let mut bench = MergeContext::new(partitions, near);
             bench.run(TRANSACTIONS / 2, keys);
             bench.spent.iter_mut().for_each(|spent| *spent = 0);
             bench.run(TRANSACTIONS, keys);

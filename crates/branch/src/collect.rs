@@ -1,13 +1,13 @@
 //! Garbage collection (TARDiS 6.3): ceilings say where nobody begins any more, states above them join the class of
 //! their only child, and of the versions of a key in one class the newest stays. In steps of bounded work.
 //!
-//! What all agree about goes for good. Where the ceilings of sites that are not heard are all that holds a state, it may be
-//! collected early (TARDiS 6.4, optimistic): its transaction is kept, and it is made anew when somebody builds on it.
+//! What all agree about goes for good. If only the ceilings of silent sites hold a state, the site may collect it early
+//! (TARDiS 6.4, optimistic): the site retains its transaction, and recreates the state when another state builds on it.
 
 use crate::changes::Written;
 use crate::dag::{Bounds, Dag, Label, Node};
-use crate::kept::Kept;
 use crate::records::Records;
+use crate::retained::RetainedTransactions;
 use crate::retention::{Keep, Retention};
 use crate::session::Sessions;
 use crate::{Mutant, Mutants, StateId};
@@ -49,13 +49,13 @@ pub struct Census {
     pub memory: usize,
 }
 
-/// Who agrees that a state goes.
+/// Which owners agree that a state may be collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consent {
     All,
     /// All but sites that are not waited for.
-    Present,
-    /// Somebody may begin at it who is waited for.
+    SiteState,
+    /// An owner that collection waits for may begin at it.
     Lacking,
 }
 
@@ -78,7 +78,7 @@ struct Fold {
 
 /// A state that went, as the log has it where versions lie elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct CollectedState {
     /// The state.
     pub state: StateId,
     /// The one that took its identity.
@@ -86,7 +86,7 @@ pub struct Gone {
     /// True if the heir's versions took the label of the state's.
     pub keeps_label: bool,
 }
-types::wire_struct!(Gone { state, heir, keeps_label });
+types::wire_struct!(CollectedState { state, heir, keeps_label });
 
 /// What is above ceilings.
 #[derive(Debug)]
@@ -122,10 +122,10 @@ pub(crate) struct Collector {
     silent: BTreeSet<ProcessId>,
     /// How many keys were moved and states taken out ever.
     done: u64,
-    /// States that went and that nobody has asked about.
+    /// Collected states that the caller has not taken yet.
     gone: Vec<StateId>,
     /// Those of them that the log is to have, where versions lie elsewhere.
-    unlogged: Vec<Gone>,
+    unlogged: Vec<CollectedState>,
     /// Something changed since the pass began.
     is_due: bool,
     mutants: Mutants,
@@ -151,22 +151,22 @@ impl Collector {
     }
 
     /// The states that went since the last call.
-    pub fn take_gone(&mut self) -> Vec<StateId> {
+    pub fn take_collected(&mut self) -> Vec<StateId> {
         std::mem::take(&mut self.gone)
     }
 
     /// The states that the log is to have gone, since the last call.
-    pub fn take_unlogged(&mut self) -> Vec<Gone> {
+    pub fn take_unlogged(&mut self) -> Vec<CollectedState> {
         std::mem::take(&mut self.unlogged)
     }
 
     /// Takes a state out as the log says.
     pub fn repeat(
         &mut self,
-        gone: &Gone,
+        gone: &CollectedState,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
     ) {
         // A checkpoint may have been taken when it had gone.
         let (Some(node), Some(heir)) = (dag.node(gone.state), dag.node(gone.heir)) else { return };
@@ -174,7 +174,7 @@ impl Collector {
         let (drained, into) = if gone.keeps_label { (heir, node) } else { (node, heir) };
         let (from, to) = (dag.versions(drained), dag.versions(into));
         self.fold = Some(Fold { is_early: false, gone: node, heir, drained, from, into, to });
-        self.settle((dag, records), sessions, kept);
+        self.settle((dag, records), sessions, retained);
         self.unlogged.clear();
     }
 
@@ -258,7 +258,7 @@ impl Collector {
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
         budget: usize,
     ) -> usize {
         let some = budget / 8 + 1;
@@ -267,9 +267,9 @@ impl Collector {
         while work < budget {
             work += 1;
             if self.fold.is_some() {
-                keys += usize::from(self.continue_fold((dag, records), sessions, kept));
+                keys += usize::from(self.continue_fold((dag, records), sessions, retained));
             } else if let Some(id) = self.waiting.pop_first() {
-                let (states, moved) = self.consider((dag, records), sessions, kept, id);
+                let (states, moved) = self.consider((dag, records), sessions, retained, id);
                 (work, keys) = (work + states + moved, keys + moved);
             } else if let Some(states) = self.retention.step(dag) {
                 work += states;
@@ -295,10 +295,10 @@ impl Collector {
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
     ) {
         while self.fold.is_some() {
-            self.continue_fold((dag, records), sessions, kept);
+            self.continue_fold((dag, records), sessions, retained);
         }
     }
 
@@ -327,7 +327,7 @@ impl Collector {
         let mut consent = Consent::All;
         for (owner, _) in marks.each.iter().filter(|(_, seen)| !dag.is_among(node, seen)) {
             match owner {
-                Some(Owner::Site(site)) if self.silent.contains(site) => consent = Consent::Present,
+                Some(Owner::Site(site)) if self.silent.contains(site) => consent = Consent::SiteState,
                 _ => return Consent::Lacking,
             }
         }
@@ -338,15 +338,16 @@ impl Collector {
     fn goes_early(
         &self,
         dag: &Dag,
-        kept: &Kept,
+        retained: &RetainedTransactions,
         consent: Consent,
         (node, heir): (Node, Node),
     ) -> Option<bool> {
         let (id, heir) = (dag.id(node), dag.id(heir));
-        if consent == Consent::All && !kept.is_needed(id) && !kept.bears(heir) {
+        if consent == Consent::All && !retained.is_needed(id) && !retained.bears(heir) {
             return Some(false);
         }
-        let may_return = !self.silent.is_empty() && kept.is_spare(id, dag) && kept.is_spare(heir, dag);
+        let may_return =
+            !self.silent.is_empty() && retained.is_spare(id, dag) && retained.is_spare(heir, dag);
         may_return.then_some(true)
     }
 
@@ -355,7 +356,7 @@ impl Collector {
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
         id: StateId,
     ) -> (usize, usize) {
         let Some(node) = dag.node(id) else { return (0, 0) };
@@ -364,7 +365,7 @@ impl Collector {
             return (0, 0);
         }
         let heir = dag.only_child(node);
-        let way = heir.and_then(|heir| Some((heir, self.goes_early(dag, kept, consent, (node, heir))?)));
+        let way = heir.and_then(|heir| Some((heir, self.goes_early(dag, retained, consent, (node, heir))?)));
         let Some((heir, is_early)) = way else {
             for child in dag.children(node) {
                 if self.meets(*child) {
@@ -374,11 +375,11 @@ impl Collector {
             return (0, 0);
         };
         if is_early {
-            kept.leave(id, dag.id(heir), Some(dag.label(node)));
-        } else if !records.are_away() && !self.mutants.has(Mutant::DropWriteSets) {
-            let run = self.run(dag, kept, (node, heir));
+            retained.leave(id, dag.id(heir), Some(dag.label(node)));
+        } else if !records.are_remote() && !self.mutants.has(Mutant::DropWriteSets) {
+            let run = self.run(dag, retained, (node, heir));
             if run.len() > 2 {
-                let moved = self.fold_run((dag, records), sessions, kept, &run);
+                let moved = self.fold_run((dag, records), sessions, retained, &run);
                 return (2 * run.len() - 3, moved);
             }
         }
@@ -387,7 +388,12 @@ impl Collector {
     }
 
     /// States one below the other that are to become one, of which all but one wrote few keys.
-    fn run(&mut self, dag: &Dag, kept: &Kept, (node, heir): (Node, Node)) -> SmallVec<[Node; RUN]> {
+    fn run(
+        &mut self,
+        dag: &Dag,
+        retained: &RetainedTransactions,
+        (node, heir): (Node, Node),
+    ) -> SmallVec<[Node; RUN]> {
         let (mut run, mut last): (SmallVec<[Node; RUN]>, Node) = (SmallVec::new(), node);
         // What joins the root's class is moved there, however much that is.
         let is_root = node == dag.root();
@@ -402,7 +408,8 @@ impl Collector {
             }
             run.push(heir);
             last = heir;
-            let goes = |next: &Node| self.goes_early(dag, kept, Consent::All, (heir, *next)) == Some(false);
+            let goes =
+                |next: &Node| self.goes_early(dag, retained, Consent::All, (heir, *next)) == Some(false);
             next = dag.only_child(heir).filter(goes);
             if self.consent(dag, heir) != Consent::All {
                 break;
@@ -417,7 +424,7 @@ impl Collector {
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
         run: &[Node],
     ) -> usize {
         let [first, .., heir] = *run else { return 0 };
@@ -456,7 +463,7 @@ impl Collector {
         for pair in run.windows(2) {
             let gone = dag.id(pair[0]);
             self.waiting.extend(dag.parents(pair[0]).iter().map(|parent| dag.id(*parent)));
-            kept.remove(gone);
+            retained.remove(gone);
             sessions.promote(gone, dag.id(heir), is_root);
             self.gone.push(gone);
             dag.remove(pair[0], pair[1]);
@@ -491,7 +498,7 @@ impl Collector {
         &mut self,
         (dag, records): (&mut Dag, &mut Records),
         sessions: &mut Sessions,
-        kept: &mut Kept,
+        retained: &mut RetainedTransactions,
     ) -> bool {
         let Some(fold) = &self.fold else { return false };
         self.done += 1;
@@ -499,7 +506,7 @@ impl Collector {
             dag.meter().keys(1);
             let is_root = fold.gone == dag.root();
             records.relabel(&key, fold.from, fold.to, is_root);
-            // What the root wrote, all see: nobody asks for it.
+            // All states see what the root wrote.
             let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
             if is_asked {
                 dag.note_write(fold.into, key, written);
@@ -509,11 +516,11 @@ impl Collector {
         let Some(Fold { is_early, gone, heir, into, from, to, .. }) = self.fold.take() else { return false };
         records.fold(from, to, gone == dag.root());
         if !is_early {
-            kept.remove(dag.id(gone));
+            retained.remove(dag.id(gone));
         }
-        if records.are_away() {
+        if records.are_remote() {
             let (state, heir) = (dag.id(gone), dag.id(heir));
-            self.unlogged.push(Gone { state, heir, keeps_label: into == gone });
+            self.unlogged.push(CollectedState { state, heir, keeps_label: into == gone });
         }
         if into == gone {
             dag.inherit(heir, gone);

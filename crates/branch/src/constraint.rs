@@ -18,15 +18,15 @@ pub enum Begin {
     State(StateId),
     /// Those with fewer than so many children: the branching stays below.
     Branching(usize),
-    /// Those that satisfy all of these.
+    /// States that satisfy all of these.
     All(Vec<Begin>),
-    /// Those that satisfy one of these.
+    /// States that satisfy one of these.
     Either(Vec<Begin>),
 }
 
 /// Where a session stands, as far as states that are still here say it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct SessionPosition {
     /// The state it last committed, or the one that took its identity.
     pub committed: Option<Node>,
     /// The state it last committed, if it is still here itself.
@@ -35,7 +35,7 @@ pub(crate) struct Standing {
     pub read: Option<Node>,
 }
 
-impl Standing {
+impl SessionPosition {
     /// True when the state descends from all of it.
     fn is_above(&self, dag: &Dag, node: Node) -> bool {
         [self.committed, self.read].into_iter().flatten().all(|from| dag.sees(from, node))
@@ -44,7 +44,7 @@ impl Standing {
 
 impl Begin {
     /// True when the session may read from this state.
-    pub(crate) fn admits(&self, dag: &Dag, session: &Standing, node: Node) -> bool {
+    pub(crate) fn admits(&self, dag: &Dag, session: &SessionPosition, node: Node) -> bool {
         match self {
             Begin::Any => true,
             Begin::Ancestor => session.is_above(dag, node),
@@ -56,8 +56,8 @@ impl Begin {
         }
     }
 
-    /// A state that all those descend from which it admits, if it names one.
-    pub(crate) fn origin(&self, session: &Standing) -> Option<Node> {
+    /// A common ancestor of all admitted states, if the constraint names one.
+    pub(crate) fn origin(&self, session: &SessionPosition) -> Option<Node> {
         match self {
             Begin::Ancestor => session.read.or(session.committed),
             Begin::Parent => session.parent,
@@ -101,9 +101,9 @@ pub enum End {
     Parent,
     /// This one.
     State(StateId),
-    /// Those that satisfy all of these.
+    /// States that satisfy all of these.
     All(Vec<End>),
-    /// Those that satisfy one of these.
+    /// States that satisfy one of these.
     Either(Vec<End>),
 }
 
@@ -124,7 +124,7 @@ impl Intact {
 
 impl End {
     /// True when a transaction of this session may commit below the state.
-    pub(crate) fn admits(&self, dag: &Dag, session: &Standing, node: Node, intact: Intact) -> bool {
+    pub(crate) fn admits(&self, dag: &Dag, session: &SessionPosition, node: Node, intact: Intact) -> bool {
         match self {
             End::Any | End::ReadCommitted => true,
             End::Serializability => intact.reads,

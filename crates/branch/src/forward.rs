@@ -1,4 +1,4 @@
-//! In a process of a region that does not have its site: passes on what clients ask, and what the site answers.
+//! In a process that does not host its region's site: forwards requests of clients, and the site's answers.
 
 use crate::instance::Instance;
 use crate::site::{Message, Thread, Timer};
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Error, ErrorCode, Incarnation, Instant, NodeId, RequestId, SessionId};
 
-/// How often it looks for requests that nobody answers.
+/// How often it looks for unanswered requests.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// After how long it gives one up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 
 /// A request that was passed on.
 #[derive(Debug)]
-struct Asked {
+struct ForwardedRequest {
     id: RequestId,
     /// None once the session is over.
     session: Option<SessionId>,
@@ -28,27 +28,27 @@ struct Asked {
 pub struct Forward {
     site: Address,
     life: Option<Incarnation>,
-    asked: BTreeMap<u64, Asked>,
+    forwarded: BTreeMap<u64, ForwardedRequest>,
     last: u64,
     /// The sessions that chose a branch.
-    threads: BTreeMap<SessionId, Known>,
+    threads: BTreeMap<SessionId, KnownPosition>,
 }
 
-/// Where a session stands, as the site said last.
+/// A session's position, as of the site's last answer.
 #[derive(Debug)]
-struct Known {
+struct KnownPosition {
     thread: Thread,
     /// False if that was in an earlier life of the site.
     by_present_life: bool,
 }
 
 impl Forward {
-    /// In one life of its process: what an earlier one asked may be answered yet, and is no answer to what this one asks.
+    /// Numbers are unique within a life of the process: a late answer to an earlier life is no answer to this one.
     pub(crate) fn new(site: Address, incarnation: Incarnation) -> Self {
         Forward {
             site,
             life: None,
-            asked: BTreeMap::new(),
+            forwarded: BTreeMap::new(),
             last: u64::from(incarnation.0) << 32,
             threads: BTreeMap::new(),
         }
@@ -60,11 +60,11 @@ impl Forward {
             Input::Message { from, message: Message::Answer { number, thread, reply } }
                 if from.address() == self.site =>
             {
-                if let Some(asked) = self.asked.remove(&number) {
-                    if let Some((session, thread)) = asked.session.zip(thread) {
-                        self.threads.insert(session, Known { thread, by_present_life: true });
+                if let Some(forwarded) = self.forwarded.remove(&number) {
+                    if let Some((session, thread)) = forwarded.session.zip(thread) {
+                        self.threads.insert(session, KnownPosition { thread, by_present_life: true });
                     }
-                    reply.replay(out.reply(asked.id));
+                    reply.replay(out.reply(forwarded.id));
                 }
             }
             Input::PeerStarted { peer } => self.on_peer(peer, out),
@@ -88,25 +88,24 @@ impl Forward {
         self.last += 1;
         if matches!(request, Request::Close { .. }) {
             self.threads.remove(&session);
-            let of_it = self.asked.values_mut().filter(|asked| asked.session == Some(session));
-            of_it.for_each(|asked| asked.session = None);
+            let of_it = self.forwarded.values_mut().filter(|forwarded| forwarded.session == Some(session));
+            of_it.for_each(|forwarded| forwarded.session = None);
         } else {
-            let asked = Asked {
+            let forwarded = ForwardedRequest {
                 id,
                 session: Some(session),
                 is_write: may_write(request),
                 until: now + GIVE_UP_AFTER,
             };
-            self.asked.insert(self.last, asked);
+            self.forwarded.insert(self.last, forwarded);
         }
         let known = self.threads.get(&session).filter(|known| !known.by_present_life);
         let thread = known.map(|known| known.thread);
-        let request = crate::asked::encoded(request);
+        let request = crate::request_codec::encoded(request);
         out.stream(self.site, Message::Ask { number: self.last, thread, request });
     }
 
-    /// What an earlier life of the site was asked is not answered any more, and what that one knew of sessions is forgotten
-    /// there.
+    /// Requests to an earlier life of the site get no answer any more, and the site has forgotten that life's sessions.
     fn on_peer(&mut self, peer: NodeId, out: &mut Outputs<'_, Instance>) {
         if peer.address() == self.site && self.life.replace(peer.incarnation).is_some() {
             self.give_up(Instant(u64::MAX), out);
@@ -117,8 +116,12 @@ impl Forward {
     /// Answers what was to be answered by now.
     fn give_up(&mut self, now: Instant, out: &mut Outputs<'_, Instance>) {
         let site = self.site.process;
-        for asked in self.asked.extract_if(.., |_, asked| asked.until <= now).map(|(_, asked)| asked) {
-            let error = if asked.is_write {
+        for forwarded in self
+            .forwarded
+            .extract_if(.., |_, forwarded| forwarded.until <= now)
+            .map(|(_, forwarded)| forwarded)
+        {
+            let error = if forwarded.is_write {
                 let text = format!(
                     "process {site}, which has this region's site, did not answer; look before you retry"
                 );
@@ -128,7 +131,7 @@ impl Forward {
                     format!("process {site}, which has this region's site, does not answer; retry later");
                 Error::new(ErrorCode::Unavailable, text)
             };
-            out.reply(asked.id).error(&error);
+            out.reply(forwarded.id).error(&error);
         }
     }
 }

@@ -3,27 +3,27 @@
 //! Every call is one atomic step. A [`Commit`] that comes out is for the log and for the other sites; what other sites
 //! committed comes in by [`Keyspace::apply`], parents first. [`Keyspace::collect`] is called again and again.
 
-mod away;
-mod beside;
 mod by_value;
 mod checkpoint;
 mod draw;
 mod early;
-mod handled;
+mod handler_merge;
+mod merge_in_progress;
 mod merging;
-mod underway;
+mod rebase;
+mod remote;
 
 pub use by_value::ByValue;
 pub use checkpoint::Piece;
-pub use handled::Handled;
+pub use handler_merge::HandlerMerge;
 
 use crate::collect::{Census, Collector, Owner};
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::{Bounds, Dag, MissingParent, Node};
-use crate::kept::Kept;
 use crate::merge::Policy;
 use crate::records::{LAST_PLACE, Records, place_of};
 use crate::refusal::Refusal;
+use crate::retained::RetainedTransactions;
 use crate::ripple::{Ripple, read_state};
 use crate::session::Sessions;
 use crate::transaction::{Commit, Effects, Transaction};
@@ -60,11 +60,11 @@ pub struct Keyspace {
     sessions: Sessions,
     collector: Collector,
     /// Transactions that other sites may lack, or whose states were collected early.
-    kept: Kept,
+    retained: RetainedTransactions,
     /// The last merge, while a transaction is open at one of its heads.
-    meanwhile: Option<beside::Meanwhile>,
+    rebase: Option<rebase::Rebase>,
     /// The merge that is being worked out: nothing is collected meanwhile.
-    underway: Option<Box<underway::Underway>>,
+    underway: Option<Box<merge_in_progress::MergeInProgress>>,
     /// The checkpoint that is being taken: nothing is collected meanwhile.
     frozen: Option<checkpoint::Frozen>,
     options: Options,
@@ -82,8 +82,8 @@ impl Keyspace {
             ids: Ids::new(options.site, options.incarnation, options.mutants),
             sessions: Sessions::new(options.mutants),
             collector: Collector::new(options.keep, options.mutants),
-            kept: Kept::default(),
-            meanwhile: None,
+            retained: RetainedTransactions::default(),
+            rebase: None,
             underway: None,
             frozen: None,
             options,
@@ -111,15 +111,15 @@ impl Keyspace {
         if begin.wants_parent() {
             self.sessions.want_parent(&mut self.dag, session);
         }
-        let standing = self.sessions.standing(&self.dag, session);
-        let found = read_state(&self.dag, begin, &standing, |node| self.may_begin(session, node));
+        let position = self.sessions.position(&self.dag, session);
+        let found = read_state(&self.dag, begin, &position, |node| self.may_begin(session, node));
         self.opened(session, begin, found)
     }
 
     /// Opens a transaction that must not write: on any state that is here, also above what this site promised.
     pub fn begin_reading(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
-        let standing = self.sessions.standing(&self.dag, session);
-        let found = read_state(&self.dag, begin, &standing, |node| self.dag.is_open(node));
+        let position = self.sessions.position(&self.dag, session);
+        let found = read_state(&self.dag, begin, &position, |node| self.dag.is_open(node));
         self.opened(session, begin, found)
     }
 
@@ -274,7 +274,7 @@ impl Keyspace {
 
     /// What the transaction commits, if it may.
     fn choose(&mut self, transaction: &Transaction, end: &End) -> Result<Option<Commit>, Refusal> {
-        let standing = self.sessions.standing(&self.dag, transaction.session);
+        let position = self.sessions.position(&self.dag, transaction.session);
         let writes: Vec<(CompactKey, Effects)> =
             transaction.writes.iter().map(|(key, (effects, _))| (key.clone(), effects.clone())).collect();
         if let [from] = &transaction.from[..] {
@@ -287,7 +287,7 @@ impl Keyspace {
             let ripple = Ripple {
                 dag: &self.dag,
                 end,
-                session: &standing,
+                session: &position,
                 reads: &transaction.reads,
                 read_sketch: transaction.reads.iter().collect(),
                 reads_all: transaction.reads_all,
@@ -302,7 +302,7 @@ impl Keyspace {
         if !self.options.mutants.has(Mutant::LeaveConflicts) {
             transaction.check_resolved()?;
         }
-        if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
+        if !transaction.from.iter().all(|node| end.admits(&self.dag, &position, *node, Intact::ALL)) {
             return Err(Refusal::NoCommitState);
         }
         let parents = self.read_states(transaction);
@@ -353,7 +353,7 @@ impl Keyspace {
         if self.options.mutants.has(Mutant::ForwardParents) {
             let heir = |id: &StateId| {
                 let promoted = self.sessions.find(&self.dag, *id).map(|node| self.dag.id(node));
-                promoted.or_else(|| self.kept.heir(*id)).unwrap_or(*id)
+                promoted.or_else(|| self.retained.heir(*id)).unwrap_or(*id)
             };
             let mut parents: Vec<StateId> = commit.parents.iter().map(heir).collect();
             parents.retain(|parent| *parent < commit.id);
@@ -370,7 +370,7 @@ impl Keyspace {
     }
 
     fn settle(&mut self) {
-        self.collector.settle((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept);
+        self.collector.settle((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.retained);
     }
 
     fn append(&mut self, commit: &Commit) -> Result<Node, MissingParent> {
@@ -435,10 +435,15 @@ impl Keyspace {
         if self.stands_still() {
             return 0;
         }
-        self.collector.step((&mut self.dag, &mut self.records), &mut self.sessions, &mut self.kept, budget)
+        self.collector.step(
+            (&mut self.dag, &mut self.records),
+            &mut self.sessions,
+            &mut self.retained,
+            budget,
+        )
     }
 
-    /// It is that late: what is kept by age may go.
+    /// Advances the time: what is retained by age may go.
     pub fn tell_time(&mut self, now: Instant) {
         self.collector.tell_time(&self.dag, now);
     }
@@ -454,8 +459,8 @@ impl Keyspace {
     }
 
     /// The states that were collected since the last call.
-    pub fn take_gone(&mut self) -> Vec<StateId> {
-        self.collector.take_gone()
+    pub fn take_collected(&mut self) -> Vec<StateId> {
+        self.collector.take_collected()
     }
 
     /// How much there is of everything.
@@ -467,7 +472,7 @@ impl Keyspace {
             keys: self.records.len(),
             versions: self.records.versions(),
             promotions: self.sessions.promotions(),
-            early: self.kept.early_len(),
+            early: self.retained.early_len(),
             ceilings: self.collector.clients().count(),
             memory: self.dag.memory() + self.records.memory(),
         }
@@ -514,15 +519,15 @@ impl Keyspace {
     /// The states, in ascending order, that one who has what these see lacks.
     pub fn lacking(&self, known: &[StateId]) -> Vec<StateId> {
         // Of a state that was collected early here, what it sees is known too.
-        let (early, parents) = self.kept.lines(known.iter().copied());
+        let (early, parents) = self.retained.lines(known.iter().copied());
         let known: BTreeSet<StateId> = known.iter().copied().chain(early).chain(parents).collect();
         let nodes: Vec<Node> = known.iter().filter_map(|id| self.dag.node(*id)).collect();
         let heads: Vec<Node> = self.dag.heads().collect();
         let mut lacking: BTreeSet<StateId> =
             self.dag.beyond(&heads, &nodes).iter().map(|node| self.dag.id(*node)).collect();
         lacking.remove(&self.dag.id(self.dag.root()));
-        let is_borne = |id: &StateId| self.kept.heir(*id).is_some_and(|heir| lacking.contains(&heir));
-        let early: Vec<StateId> = self.kept.early().filter(is_borne).collect();
+        let is_borne = |id: &StateId| self.retained.heir(*id).is_some_and(|heir| lacking.contains(&heir));
+        let early: Vec<StateId> = self.retained.early().filter(is_borne).collect();
         lacking.extend(early);
         (&lacking - &known).into_iter().collect()
     }
@@ -543,7 +548,7 @@ impl Keyspace {
         Ok(states)
     }
 
-    /// The keys that a state and those that joined it wrote.
+    /// The keys that a state and the states collected into it wrote.
     ///
     /// # Errors
     /// It is not here.
@@ -581,13 +586,13 @@ impl Keyspace {
 
     /// What a session committed last, or the state that took its identity.
     pub fn committed(&self, session: SessionId) -> Option<StateId> {
-        let node = self.sessions.standing(&self.dag, session).committed?;
+        let node = self.sessions.position(&self.dag, session).committed?;
         Some(self.dag.id(node))
     }
 
     /// What a session read last, or the state that took its identity.
     pub fn last_read(&self, session: SessionId) -> Option<StateId> {
-        let node = self.sessions.standing(&self.dag, session).read?;
+        let node = self.sessions.position(&self.dag, session).read?;
         Some(self.dag.id(node))
     }
 
@@ -623,7 +628,7 @@ impl Keyspace {
 
     /// The state, or the one that bears it if it was collected early.
     fn here_or_early(&self, state: StateId) -> Option<Node> {
-        self.dag.node(state).or_else(|| self.dag.node(self.kept.heir(state)?))
+        self.dag.node(state).or_else(|| self.dag.node(self.retained.heir(state)?))
     }
 
     /// How many lookups it takes to read a key at a state.

@@ -27,11 +27,11 @@ pub enum Mutant {
     ReuseLabels,
     /// A record partition says that it has on its disk what it has in memory.
     UnsyncedOrders,
-    /// What was asked of a record partition stands as it was asked, whatever was written since.
+    /// The answer of a record partition stands as of its question, whatever was written since.
     StaleAnswers,
     /// Collection takes states that other sites may still build on.
     IgnoreSites,
-    /// What a site promised holds before what it had told is here.
+    /// A site's promise takes effect before its earlier transactions have arrived.
     PromisesOvertake,
 }
 

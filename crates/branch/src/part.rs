@@ -14,8 +14,8 @@
 //! ```
 //!
 //! # Log
-//! Every order, behind its number. A checkpoint says of every key which order it reaches up to, and recovery does to a key
-//! only what comes later: it is taken beside traffic.
+//! Every order, behind its number. A checkpoint says of every key which order it reaches up to, and recovery applies
+//! only later orders to a key: so the partition serves while it takes the checkpoint.
 
 use crate::dag::{Branches, Label};
 use crate::instance::Instance;
@@ -118,7 +118,7 @@ impl Part {
             Input::PeerStarted { peer }
                 if peer.address() == self.manager && self.link.started(peer.incarnation) =>
             {
-                out.stream(self.manager, Message::Standing { applied: self.applied });
+                out.stream(self.manager, Message::SessionPosition { applied: self.applied });
             }
             Input::Timer(Timer::Safe) => {
                 self.say_safe(out);
@@ -135,7 +135,7 @@ impl Part {
             }
             Input::Recovered { .. } => {
                 self.shown.clear();
-                out.stream(self.manager, Message::Standing { applied: self.applied });
+                out.stream(self.manager, Message::SessionPosition { applied: self.applied });
                 out.arm(Timer::Safe, now.instant + SAY_EVERY);
             }
             _ => {}

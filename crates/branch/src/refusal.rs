@@ -34,7 +34,7 @@ pub enum Refusal {
     /// No handler is kept with the keyspace.
     #[error("the keyspace has no merge handler; KEYSPACE ALTER name HANDLER script gives it one")]
     NoHandler,
-    /// Records that it takes lie elsewhere, and are asked for.
+    /// The site has requested its records from other processes.
     #[error("what the merge reads lies in record partitions, and is being fetched; retry it")]
     Elsewhere,
     /// A merge leaves a key that several heads changed unwritten (Corrections 55).

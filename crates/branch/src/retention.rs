@@ -23,14 +23,14 @@ impl Keep {
     }
 }
 
-/// How often heads are noted while what is kept by age becomes that old.
+/// How often the site samples the heads during the retention time.
 const SAMPLES: u32 = 16;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Retention {
     keep: Keep,
-    /// What were heads, and when, since what is kept by age is noted.
+    /// Which states were heads, and when, since retention by age is in use.
     samples: VecDeque<(Instant, Vec<StateId>)>,
     /// The newest of them that are old enough: what is above them is older.
     aged: Vec<StateId>,
@@ -63,7 +63,7 @@ impl Retention {
         }
     }
 
-    /// It is that late. Returns true if what is kept by age has changed.
+    /// It is that late. Returns true if the states retained by age have changed.
     pub fn tell_time(&mut self, dag: &Dag, now: Instant) -> bool {
         let Keep { time, .. } = self.keep;
         let last = self.samples.back().map(|(at, _)| *at);
@@ -78,7 +78,7 @@ impl Retention {
         aged > 0
     }
 
-    /// Begins to look for what is kept; [`Retention::step`] goes on until nothing is left of that.
+    /// Begins to look for retained states; [`Retention::step`] continues until the search is complete.
     pub fn set_out(&mut self, dag: &Dag) {
         self.beyond.clear();
         self.unruled = dag.heads().map(|head| dag.id(head)).collect();
@@ -104,7 +104,7 @@ impl Retention {
         Some(work)
     }
 
-    /// What is not kept, as it was found last.
+    /// The states that the last search found not to be retained.
     pub fn given_up(&self) -> &Bounds {
         &self.given_up
     }

@@ -1,7 +1,7 @@
 //! The selection of read states (TARDiS 6.1.1) and commit states (6.1.2).
 
 use crate::changes::Sketch;
-use crate::constraint::{Begin, End, Intact, Standing};
+use crate::constraint::{Begin, End, Intact, SessionPosition};
 use crate::dag::{Dag, Node};
 use crate::{Mutant, Mutants, WriteSet};
 use mvcc::CompactKey;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) fn read_state(
     dag: &Dag,
     begin: &Begin,
-    session: &Standing,
+    session: &SessionPosition,
     allowed: impl Fn(Node) -> bool,
 ) -> Option<Node> {
     if let Begin::State(id) = begin {
@@ -39,7 +39,7 @@ pub(crate) fn read_state(
 pub(crate) struct Ripple<'a> {
     pub dag: &'a Dag,
     pub end: &'a End,
-    pub session: &'a Standing,
+    pub session: &'a SessionPosition,
     pub reads: &'a BTreeSet<CompactKey>,
     pub read_sketch: Sketch,
     /// It looked at the whole keyspace: any write changes that (Corrections 78).

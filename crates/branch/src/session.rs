@@ -1,7 +1,7 @@
 //! Sessions: where a client stands, so that it never goes back (Corrections 56), and the promotion table by which it
 //! stands where states were that have gone (TARDiS 6.3).
 
-use crate::constraint::Standing;
+use crate::constraint::SessionPosition;
 use crate::dag::{Dag, Node};
 use crate::{Mutant, Mutants, StateId};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,17 +10,17 @@ use types::SessionId;
 
 /// A state, and where it was seen last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stand {
+struct StatePosition {
     id: StateId,
     at: Node,
 }
 
 #[derive(Debug, Default)]
 struct Session {
-    committed: Option<Stand>,
+    committed: Option<StatePosition>,
     /// False when `committed` is a state that took the identity of the one it was.
     is_exact: bool,
-    read: Option<Stand>,
+    read: Option<StatePosition>,
     /// The state it last committed, held because it begins at that very state.
     parent: Option<Node>,
     wants_parent: bool,
@@ -71,7 +71,7 @@ impl Sessions {
     }
 
     /// Where a session stands that stood there. What is not here and has no heir has joined the root.
-    fn place_of(&self, dag: &Dag, stand: Stand) -> Node {
+    fn place_of(&self, dag: &Dag, stand: StatePosition) -> Node {
         match dag.is_at(stand.id, stand.at) {
             true => stand.at,
             false => self.find(dag, stand.id).unwrap_or(dag.root()),
@@ -79,25 +79,25 @@ impl Sessions {
     }
 
     /// A session will stand there.
-    fn stand(&mut self, dag: &Dag, at: Node) -> Stand {
+    fn stand(&mut self, dag: &Dag, at: Node) -> StatePosition {
         let id = dag.id(at);
         if at != dag.root() {
             (self.least, self.least_swept) = (self.least.min(id), self.least_swept.min(id));
         }
-        Stand { id, at }
+        StatePosition { id, at }
     }
 
     /// Where a session stands.
-    pub fn standing(&self, dag: &Dag, session: SessionId) -> Standing {
-        let Some(session) = self.sessions.get(&session) else { return Standing::default() };
-        let find = |stand: Option<Stand>| stand.map(|stand| self.place_of(dag, stand));
+    pub fn position(&self, dag: &Dag, session: SessionId) -> SessionPosition {
+        let Some(session) = self.sessions.get(&session) else { return SessionPosition::default() };
+        let find = |stand: Option<StatePosition>| stand.map(|stand| self.place_of(dag, stand));
         let committed = find(session.committed);
         let is_there = |node: &Node| {
             session.is_exact
                 && session.committed.is_some_and(|it| dag.is_at(it.id, *node))
                 && dag.is_open(*node)
         };
-        Standing { committed, parent: committed.filter(is_there), read: find(session.read) }
+        SessionPosition { committed, parent: committed.filter(is_there), read: find(session.read) }
     }
 
     /// The session begins at the state it last committed: from now on that state is held for it.
@@ -116,7 +116,7 @@ impl Sessions {
     /// The session read from this state. A state that does not descend from what it committed is another branch, where
     /// it went on purpose: it comes back to its own. So it does from a state that it had gone past.
     pub fn has_read(&mut self, dag: &Dag, session: SessionId, node: Node) {
-        let Standing { committed, read, .. } = self.standing(dag, session);
+        let SessionPosition { committed, read, .. } = self.position(dag, session);
         let is_back = read.is_some_and(|read| dag.sees(node, read));
         let is_own = committed.is_none_or(|own| dag.sees(own, node));
         if is_own && !is_back && !self.mutants.has(Mutant::ForgetReads) {
@@ -193,9 +193,9 @@ impl Sessions {
             self.sessions.range((from, Bound::Unbounded)).take(budget - work).map(|(id, _)| *id).collect();
         for id in &some {
             let Some(Session { committed, read, parent, .. }) = self.sessions.get(id) else { continue };
-            let moved = |stand: &Option<Stand>| {
+            let moved = |stand: &Option<StatePosition>| {
                 let at = self.place_of(dag, (*stand)?);
-                Some(Stand { id: dag.id(at), at })
+                Some(StatePosition { id: dag.id(at), at })
             };
             let (now_read, now_committed) = (moved(read), moved(committed));
             let is_held = parent.is_some();

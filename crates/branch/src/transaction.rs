@@ -1,4 +1,4 @@
-//! A transaction on its way: what it reads from, what it read, what it will write.
+//! A transaction in progress: what it reads from, what it read, what it will write.
 
 use crate::changes::Written;
 use crate::dag::Node;
@@ -26,7 +26,7 @@ pub struct Transaction {
     pub(crate) reads_all: bool,
     pub(crate) writes: BTreeMap<CompactKey, (Effects, Change)>,
     /// The keys that it has written more than a few times, behind that.
-    pub(crate) ahead: BTreeMap<CompactKey, Ahead>,
+    pub(crate) ahead: BTreeMap<CompactKey, OverlaidState>,
 }
 
 impl Transaction {
@@ -95,7 +95,7 @@ impl Transaction {
             return;
         }
         let kept = self.ahead.remove(key);
-        let mut ahead = kept.unwrap_or_else(|| Ahead { effects: 0, cell: cell.clone() });
+        let mut ahead = kept.unwrap_or_else(|| OverlaidState { effects: 0, cell: cell.clone() });
         let later = own.get(ahead.effects..).unwrap_or_default();
         for effect in later.iter().filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok()) {
             apply::<false>(&mut ahead.cell, &effect);
@@ -141,7 +141,7 @@ const FEW: usize = 8;
 
 /// A key's value behind what the transaction wrote to it.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct OverlaidState {
     /// Behind so many effects.
     effects: usize,
     cell: Cell,

@@ -2,8 +2,8 @@
 //! is known to follow which.
 //!
 //! A version is named by its value, which must be written only once (see `touches`). Transactions of unknown outcome
-//! count where somebody saw what they wrote; one that nobody saw may be left out of any explanation. What contradicts
-//! every level is found on the way: values from nowhere, from aborted transactions, from the middle of one.
+//! count where a reader saw their writes; an unseen one may be left out of any explanation. What contradicts every
+//! level is found on the way: values from nowhere, from aborted transactions, from the middle of one.
 
 use crate::history::{Outcome, Transaction};
 use crate::invocations::{Decoded, DecodedStep};
@@ -61,11 +61,11 @@ impl Unit<'_, '_> {
 pub(crate) struct Versions<'h> {
     pub name: &'h [u8],
     pub writers: Vec<usize>,
-    /// Versions with one that is known to come later, next but for those whose place nobody knows.
+    /// Versions with one that is known to come later, next except for those whose place is unknown.
     pub next: Vec<(Source, usize)>,
     /// Every write names its version, and none erases them.
     clear: bool,
-    /// Some write leaves a value that nobody can tell, which may be one that another write names too.
+    /// Some write leaves an unknown value, which may be one that another write names too.
     ambiguous: bool,
     /// The longest list that was seen.
     trace: Vec<String>,
@@ -458,7 +458,7 @@ impl<'d, 'h> Reading<'d, 'h> {
         }
     }
 
-    /// Leaves out what nobody saw of what may not have happened, and knows what followed what was read.
+    /// Leaves out unseen transactions of unknown outcome, and derives what followed each version that was read.
     fn finish(mut self) -> Accesses<'d, 'h> {
         let mut counts: Vec<bool> =
             (0..self.units.len()).map(|unit| self.outcome(unit) == Outcome::Committed).collect();

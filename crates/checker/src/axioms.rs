@@ -1,9 +1,9 @@
 //! The levels by their definition: a search over all commit orders (Biswas and Enea, OOPSLA 2019).
 //!
-//! A level holds when there is a total order of the transactions, keeping sessions and reads, such that for every
-//! read of `x` by `r` from `t`: every other writer of `x` that `r` had to see comes before `t`. What `r` had to see is
-//! all that tells the levels apart. Nothing is clever here: it is the second opinion for small histories, to judge the
-//! checkers by and to decide where they cannot.
+//! A level holds when there is a total order of the transactions, keeping sessions and reads, such that for every read
+//! of `x` by `r` from `t`: every other writer of `x` that `r` had to see comes before `t`. The levels differ only in
+//! what `r` had to see. Nothing is clever here: it is the second opinion for small histories, to judge the checkers by
+//! and to decide where they cannot.
 
 use crate::accesses::{Accesses, Source};
 use crate::report::Level;

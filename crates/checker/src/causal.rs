@@ -1,11 +1,13 @@
 //! Transactional causal consistency, checked through claimed snapshots.
 //!
 //! What a transaction sees is the set of committed transactions that Wren's rule gives for its snapshot, and its
-//! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on that set, in order of place;
-//! the set holds everything that its members saw; a session's sets only grow and hold its own writes, and those of a
-//! context that it took over; a transaction's place is above everything it saw; and nothing in a set began after it was used, which is the promise
-//! of stable times. What was given up with a lost region is shown to nobody but who wrote it, and to him until he is told. Sets are
-//! bit sets over the committed transactions: memory grows with the square of the history.
+//! session's own earlier ones, merged where they did not observe one another (Corrections 75); what changes a key may
+//! be evaluated on the newest state of its region instead. Checked: replies and effects are those of an execution on
+//! that set, in order of place; the set holds everything that its members saw; a session's sets only grow and hold its
+//! own writes, and those of a context that it took over; a transaction's place is above everything it saw; and nothing
+//! in a set began after it was used, which is the promise of stable times. Only the session that wrote it sees what was
+//! given up with a lost region, and only until it gets an error. Sets are bit sets over the committed transactions:
+//! memory grows with the square of the history.
 //!
 //! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
 //! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
@@ -96,7 +98,7 @@ struct Visible<'d, 'h> {
     writers: Vec<usize>,
     /// The positions among these of what was given up.
     lost: Vec<usize>,
-    /// The sessions that were told that what they had written was given up, and when they had asked.
+    /// The sessions that got an error since their writes were given up, and the times of these requests.
     told: Vec<(u64, u64)>,
     /// For each of `all` that has a snapshot: the writers it saw.
     seen: Vec<Option<BitSet>>,
@@ -348,7 +350,8 @@ impl<'d, 'h> Visible<'d, 'h> {
         }
     }
 
-    /// Within a thread that sessions share, whoever is asked after another one was answered sees what that one saw and wrote.
+    /// In a causal thread that sessions share, a transaction invoked after another one's reply sees what that one saw
+    /// and wrote.
     fn check_threads(&self, findings: &mut Findings) {
         let mut threads: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (at, _) in self.with_sets() {

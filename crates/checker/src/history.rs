@@ -91,7 +91,7 @@ pub struct Vector {
 
 /// A committed effect's place, and what it observed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'h> {
+pub(crate) struct ObservedPlace<'h> {
     pub region: u16,
     pub at: u64,
     depends_on: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Sight<'h> {
     by_region: Option<&'h [u64]>,
 }
 
-impl Sight<'_> {
+impl ObservedPlace<'_> {
     /// True if it observed everything of another region up to a place.
     pub fn reaches(&self, region: u16, at: u64) -> bool {
         let of_region = |times: &[u64]| times.get(usize::from(region)).copied().unwrap_or(0);
@@ -107,7 +107,7 @@ impl Sight<'_> {
     }
 
     /// True if it observed an earlier one.
-    pub fn observed(&self, earlier: &Sight<'_>) -> bool {
+    pub fn observed(&self, earlier: &ObservedPlace<'_>) -> bool {
         self.region == earlier.region || self.reaches(earlier.region, earlier.at)
     }
 }
@@ -170,12 +170,12 @@ pub struct Branch {
 impl Claim {
     /// Its place for what is decided by who observed whom. With a time for each region that is not merged by, effects are
     /// performed in order of place, as if all were of one region.
-    pub(crate) fn place_among_concurrent(&self) -> Option<Sight<'_>> {
+    pub(crate) fn place_among_concurrent(&self) -> Option<ObservedPlace<'_>> {
         let Commit { at, depends_on, region } = self.commit?;
         let by_region = self.vector.as_ref().filter(|vector| vector.merges);
         let by_region = by_region.map(|vector| vector.depends_on.as_slice());
         let region = if self.vector.is_some() && by_region.is_none() { 0 } else { region };
-        Some(Sight { region, at, depends_on, by_region })
+        Some(ObservedPlace { region, at, depends_on, by_region })
     }
 
     /// The place in the commit order, comparable: the timestamp, then the id.

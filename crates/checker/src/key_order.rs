@@ -8,8 +8,8 @@
 //!    may agree with the last one by chance, as writes of one value do; then it conflicts with the run before that, or
 //!    with none.
 //! 3. It comes behind a run by way of a *joint*: a node of the graph, behind the members of the run so far.
-//! 4. Elements of a collection are told apart, each a [`Facet`] of the key: what users do to one element, and what they do
-//!    to the collection whatever the elements. Two users conflict if and only if they do in one of these.
+//! 4. Elements of a collection are distinguished, each a [`Facet`] of the key: what users do to one element, and what
+//!    they do to the collection whatever the elements. Two users conflict if and only if they do in one of these.
 //!
 //! Kinds are few, but for tops and for dicts and scored sets that somebody writes a field of twice in one command.
 

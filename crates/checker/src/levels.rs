@@ -18,8 +18,8 @@ use crate::history::Transaction;
 use crate::report::{Check, Findings, Level};
 use crate::strict::Demands;
 use crate::{
-    axioms, branch, causal, convergence, identifiers, logs, outlives, schedule, search, sessions, strays,
-    strict, totals,
+    axioms, branch, causal, convergence, identifiers, logs, schedule, search, sessions, strays, strict,
+    survivors, totals,
 };
 
 /// Checks a level. False if the history remained undecided.
@@ -48,7 +48,7 @@ fn check_claimed(history: &[Transaction], level: Level, asked_for: bool, finding
         }
         Level::TransactionalCausal if claims.snapshots => {
             causal::check(history, findings);
-            outlives::check(history, findings);
+            survivors::check(history, findings);
             true
         }
         Level::Branch if claims.branches => {

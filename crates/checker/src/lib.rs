@@ -1,4 +1,4 @@
-//! Checks histories: what clients asked and saw, beside what the protocol claims it did.
+//! Checks histories: what clients requested and saw, against what the protocol claims it did.
 //!
 //! A *black-box* check looks at operations, replies and times only. A *white-box* check is also told what the
 //! protocol believes: the place of each transaction in the commit order, the snapshot it read, the effects it
@@ -20,7 +20,7 @@
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |
 //! | nothing lost of logs | `logs` | streams that only grow, at rest, against what was added and acknowledged |
 //! | every lost write listed | `losses` | what regions list at rest against who observed whom |
-//! | nothing lost, nothing resurrected | `outlives` | registers and sets at rest against who observed whom |
+//! | nothing lost, nothing resurrected | `survivors` | registers and sets at rest against who observed whom |
 //!
 //! Which of them decides a level is said in `levels`; what a level promises, in `docs/evidence/histories.md`.
 //!
@@ -85,7 +85,6 @@ mod list_elements;
 mod logs;
 mod losses;
 mod merged;
-mod outlives;
 mod plain;
 mod readers;
 mod record;
@@ -98,6 +97,7 @@ mod search;
 mod sessions;
 mod strays;
 mod strict;
+mod survivors;
 mod totals;
 mod touches;
 mod variables;

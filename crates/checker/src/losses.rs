@@ -2,7 +2,7 @@
 //! was settled. Found here write by write, from who observed whom as it is claimed; what decides, says
 //! `docs/internals/merging.md`.
 
-use crate::history::{Sight, Transaction};
+use crate::history::{ObservedPlace, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::list_elements::elements;
 use crate::report::{Check, Findings, Violation};
@@ -25,14 +25,14 @@ pub struct ListedLoss {
 }
 
 /// What a transaction did to a key.
-struct Deed<'d> {
-    commit: Sight<'d>,
+struct PlacedEffect<'d> {
+    commit: ObservedPlace<'d>,
     transaction: [u64; 3],
     effect: &'d Effect<'d>,
 }
 
-/// Compares what each region lists, by its number, with what the history has lost of the keys that it holds. Until it is replaced
-/// by somebody who observed it, or else until somebody who saw it wrote over it.
+/// Compares what each region lists, by its number, with what the history has lost of the keys that it holds. A loss
+/// lasts until a transaction that observed it replaces it, or else until one that saw it overwrites it.
 pub fn check_losses(
     history: &[Transaction],
     listed: &BTreeMap<u16, Vec<ListedLoss>>,
@@ -46,26 +46,27 @@ pub fn check_losses(
     let counts = |t: &&Decoded<'_>| t.transaction.place().is_some() && !t.transaction.given_up;
     let mut writers: Vec<_> = decoded.iter().filter(counts).collect();
     writers.sort_by_key(|t| t.transaction.place());
-    let mut keys: BTreeMap<&[u8], Vec<Deed<'_>>> = BTreeMap::new();
+    let mut keys: BTreeMap<&[u8], Vec<PlacedEffect<'_>>> = BTreeMap::new();
     for writer in writers {
         let Some(claim) = &writer.transaction.claim else { continue };
         let Some(commit) = claim.place_among_concurrent() else { continue };
         for (key, effect) in &writer.effects {
-            let deed = Deed { commit, transaction: claim.transaction, effect };
-            keys.entry(key).or_default().push(deed);
+            let placed = PlacedEffect { commit, transaction: claim.transaction, effect };
+            keys.entry(key).or_default().push(placed);
         }
     }
     // Keys of one type only: who wins among types is another rule, which has its own tests. Not judged either is a key that a
     // whole value was put under (RENAME): docs/unfinished.
-    keys.retain(|_, deeds| {
-        if deeds.iter().any(|deed| matches!(deed.effect, Effect::Key(key::Effect::Restore(_)))) {
+    keys.retain(|_, effects_in_place| {
+        if effects_in_place.iter().any(|placed| matches!(placed.effect, Effect::Key(key::Effect::Restore(_))))
+        {
             return false;
         }
-        let kinds = deeds.iter().filter_map(|deed| lasting_kind(deed.effect));
+        let kinds = effects_in_place.iter().filter_map(|placed| lasting_kind(placed.effect));
         kinds.collect::<BTreeSet<_>>().len() <= 1
     });
     let wanted: BTreeSet<ListedLoss> =
-        keys.iter().flat_map(|(key, deeds)| lost(key, deeds, until_replaced)).collect();
+        keys.iter().flat_map(|(key, effects_in_place)| lost(key, effects_in_place, until_replaced)).collect();
     for (region, listed) in listed {
         let judged = listed.iter().filter(|loss| keys.contains_key(loss.key.as_slice()));
         // To whom a sibling was lost first is nothing that stays.
@@ -91,27 +92,27 @@ pub fn check_losses(
     findings.into_violations()
 }
 
-fn saw(deeds: &[Deed<'_>], later: usize, earlier: usize) -> bool {
-    deeds[later].commit.observed(&deeds[earlier].commit)
+fn saw(effects_in_place: &[PlacedEffect<'_>], later: usize, earlier: usize) -> bool {
+    effects_in_place[later].commit.observed(&effects_in_place[earlier].commit)
 }
 
-fn lost(key: &[u8], deeds: &[Deed<'_>], until_replaced: bool) -> Vec<ListedLoss> {
+fn lost(key: &[u8], effects_in_place: &[PlacedEffect<'_>], until_replaced: bool) -> Vec<ListedLoss> {
     let mut settled: BTreeSet<&[u8]> = BTreeSet::new();
-    for deed in deeds {
-        if let Effect::Key(key::Effect::Resolve { losses }) = deed.effect {
+    for placed in effects_in_place {
+        if let Effect::Key(key::Effect::Resolve { losses }) = placed.effect {
             settled.extend(losses.iter());
         }
     }
-    let effects: Vec<&Effect<'_>> = deeds.iter().map(|deed| deed.effect).collect();
-    let elements = elements(&effects, &|later, earlier| saw(deeds, later, earlier));
+    let effects: Vec<&Effect<'_>> = effects_in_place.iter().map(|placed| placed.effect).collect();
+    let elements = elements(&effects, &|later, earlier| saw(effects_in_place, later, earlier));
     let mut found = Vec::new();
-    for (place, deed) in deeds.iter().enumerate() {
-        for part in parts(deed.effect) {
-            let name = name(deed, &part);
-            let judged = Judged { deeds, elements: &elements, place, part: &part };
+    for (place, placed) in effects_in_place.iter().enumerate() {
+        for part in parts(placed.effect) {
+            let name = name(placed, &part);
+            let judged = Judged { effects_in_place, elements: &elements, place, part: &part };
             let instead = if until_replaced { judged.sibling_of() } else { judged.lost_to() };
             let Some(instead) = instead else { continue };
-            let value = said(deed.effect, &part).unwrap_or_else(|| told(deed.effect));
+            let value = said(placed.effect, &part).unwrap_or_else(|| told(placed.effect));
             if !settled.contains(name.as_slice()) && found.iter().all(|loss: &ListedLoss| loss.name != name) {
                 found.push(ListedLoss { key: key.to_vec(), name, value, instead });
             }
@@ -122,14 +123,14 @@ fn lost(key: &[u8], deeds: &[Deed<'_>], until_replaced: bool) -> Vec<ListedLoss>
 
 /// What the write at a place says of a part.
 struct Judged<'j, 'd> {
-    deeds: &'j [Deed<'d>],
+    effects_in_place: &'j [PlacedEffect<'d>],
     /// Which elements of a list each replaces or removes.
     elements: &'j [BTreeSet<Vec<u8>>],
     place: usize,
     part: &'j LostPart,
 }
 
-/// What somebody finds of a part.
+/// What a reader finds of a part.
 #[derive(PartialEq)]
 enum Found {
     /// What was written.
@@ -140,11 +141,11 @@ enum Found {
 
 impl Judged<'_, '_> {
     fn saw(&self, later: usize, earlier: usize) -> bool {
-        saw(self.deeds, later, earlier)
+        saw(self.effects_in_place, later, earlier)
     }
 
     fn effect(&self, place: usize) -> &Effect<'_> {
-        self.deeds[place].effect
+        self.effects_in_place[place].effect
     }
 
     /// Nothing, if it is a value beside the one that is shown, which nobody who observed it replaced; of other parts than values,
@@ -157,7 +158,7 @@ impl Judged<'_, '_> {
                     | Effect::Register(register::Effect::Set { .. } | register::Effect::Delete)
             )
         };
-        let all = 0..self.deeds.len();
+        let all = 0..self.effects_in_place.len();
         let stays = |place: usize| !(place + 1..all.end).any(|other| resets(other) && self.saw(other, place));
         let value = |place: usize| said(self.effect(place), &LostPart::Value);
         let is_sibling = match self.part {
@@ -170,9 +171,9 @@ impl Judged<'_, '_> {
         (is_sibling && stays(self.place)).then(Vec::new)
     }
 
-    /// What somebody sees instead, if nobody who saw it replaced that.
+    /// What a reader sees instead, if no reader of it replaced that.
     fn lost_to(&self) -> Option<Vec<u8>> {
-        let later = self.place + 1..self.deeds.len();
+        let later = self.place + 1..self.effects_in_place.len();
         let mut rivals: Vec<usize> = later.clone().filter(|other| !self.saw(*other, self.place)).collect();
         let earlier = |other: &usize| !self.saw(self.place, *other) && self.hides_later(*other);
         rivals.extend((0..self.place).filter(earlier));
@@ -180,7 +181,7 @@ impl Judged<'_, '_> {
             self.saw(other, self.place)
                 && rivals.iter().all(|rival| *rival < other && self.saw(other, *rival))
         };
-        // What those decide who do not know all: the others saw what comes of it.
+        // Later effects that had not observed everything decide: the others saw the result.
         let deciding: Vec<usize> = later.filter(|other| !knows_all(*other)).collect();
         let before = (0..self.place).filter(|_| self.may_be_hidden());
         let around: Vec<usize> = before.chain(deciding.iter().copied()).collect();
@@ -388,15 +389,15 @@ fn replaces(effect: &Effect<'_>, part: &LostPart) -> bool {
     removes || said(effect, part).is_some()
 }
 
-fn name(deed: &Deed<'_>, part: &LostPart) -> Vec<u8> {
-    let [process, incarnation, number] = deed.transaction;
+fn name(placed: &PlacedEffect<'_>, part: &LostPart) -> Vec<u8> {
+    let [process, incarnation, number] = placed.transaction;
     let transaction = TransactionId {
         process: ProcessId(process as u16),
         incarnation: Incarnation(incarnation as u32),
         number,
     };
     let mut name = Vec::new();
-    (Timestamp(deed.commit.at), transaction).encode(&mut name);
+    (Timestamp(placed.commit.at), transaction).encode(&mut name);
     part.encode(&mut name);
     name
 }

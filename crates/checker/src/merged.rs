@@ -1,6 +1,6 @@
 //! The state of a key that effects make of which some did not observe others (Corrections 75).
 
-use crate::history::Sight;
+use crate::history::ObservedPlace;
 use datatypes::merge::{Among, Trace, perform, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Merged<'h> {
     cell: Cell,
-    commits: Vec<Sight<'h>>,
+    commits: Vec<ObservedPlace<'h>>,
     effects: Vec<Effect<'h>>,
     traces: Vec<Option<Trace>>,
     /// The latest place of each region.
@@ -17,7 +17,7 @@ pub(crate) struct Merged<'h> {
 }
 
 impl<'h> Merged<'h> {
-    pub fn add(&mut self, commit: Sight<'h>, effect: &Effect<'h>) {
+    pub fn add(&mut self, commit: ObservedPlace<'h>, effect: &Effect<'h>) {
         self.commits.push(commit);
         self.effects.push(effect.clone());
         let hides = |(region, at): (&u16, &u64)| *region != commit.region && !commit.reaches(*region, *at);

@@ -170,7 +170,7 @@ impl<'h> Placing<'_, 'h> {
         let Some(behind) = self.explained_by(transaction, &relevant, &first) else { return false };
         for index in disturbing {
             let (from, to) = if behind.contains(&index) { (index, node) } else { (node, index) };
-            // Nobody asks why: only the order counts.
+            // Reasons are not recorded: only the order counts.
             self.graph.add_edge(from, to, Reason::Initial);
             self.before[to].push(from);
         }

@@ -80,7 +80,7 @@ fn seen_until(history: &[Transaction], end: u64) -> Vec<Transaction> {
 }
 
 /// Searches for a strictly serial order of the committed transactions, among which any of unknown outcome may stand.
-/// What nobody asked for is performed as claimed. Gives up after `limit` configurations.
+/// Effects without a client's transaction are applied as claimed. Gives up after `limit` configurations.
 pub fn search_strict_order(history: &[Transaction], limit: usize) -> SearchOutcome {
     search_order(history, true, limit)
 }
@@ -90,8 +90,8 @@ pub fn search_serial_order(history: &[Transaction], limit: usize) -> SearchOutco
     search_order(history, false, limit)
 }
 
-/// Searches for a strictly serial order of what clients asked for and saw, whatever is claimed: effects are not looked
-/// at, and what nobody asked for is left out. Claims say what to try first and, where keys expire, when a transaction
+/// Searches for a strictly serial order of what clients requested and saw, without claims: the search ignores effects,
+/// and leaves out what no client requested. Claims say what to try first and, where keys expire, when a transaction
 /// looked at deadlines.
 pub fn search_asked<'h>(history: &'h [Transaction], limit: usize) -> SearchOutcome {
     let Some(hints) = Hints::of(history) else { return SearchOutcome::GaveUp };
@@ -196,7 +196,7 @@ fn apart(items: Vec<Item<'_>>) -> Vec<Vec<Item<'_>>> {
     groups.into_iter().map(|(_, items)| items).collect()
 }
 
-/// One transaction taken, and what may be tried beside it.
+/// One transaction taken, and the alternatives to it.
 struct Frame<'h> {
     candidates: Vec<usize>,
     /// The one taken now, and what it changed.

@@ -1,10 +1,10 @@
 //! What took effect and no coordinator claimed for a client: it must be what a client in doubt asked for, whole and unaltered.
 //!
-//! Such a stray is told by the replicas that know its outcome: it has a place and effects, and no steps. A client is in doubt
-//! whose transaction has an unknown outcome and no place. A commit that took effect on some of its shards only, or with
-//! other effects, shows in that nobody asked for it. In a serial order that is exact: where the stray stands, executing
-//! what the client asked for leaves what the stray's effects leave. Elsewhere the state that it was evaluated on is not
-//! known, so that keys and plain writes are compared.
+//! Such a stray is told by the replicas that know its outcome: it has a place and effects, and no steps. A client is in
+//! doubt whose transaction has an unknown outcome and no place. A commit that took effect on some of its shards only,
+//! or with other effects, shows as one that no client requested. In a serial order that is exact: where the stray
+//! stands, executing what the client asked for leaves what the stray's effects leave. Elsewhere the state that it was
+//! evaluated on is not known, so that keys and plain writes are compared.
 //!
 //! Each client in doubt explains one stray: a matching is looked for. Where none explains one alone, several may
 //! together, since coordinators combine what several clients ask for, and pipelines may run as one transaction.
@@ -27,7 +27,7 @@ pub(crate) fn doubts(history: &[Transaction]) -> Vec<Decoded<'_>> {
     history.iter().filter(in_doubt).filter_map(Decoded::new).collect()
 }
 
-/// True for what took effect without anybody's claim. Sites merge branches by themselves: nobody asked them to.
+/// True for what took effect without anybody's claim. Sites merge branches by themselves, without a client's request.
 fn is_stray(transaction: &Decoded<'_>) -> bool {
     let merges = |t: &Transaction| {
         let branch = t.claim.as_ref().and_then(|claim| claim.branch.as_ref());

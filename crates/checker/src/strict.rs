@@ -19,12 +19,12 @@ use crate::report::{Check, Findings};
 use crate::strays::{Strays, doubts};
 use std::collections::BTreeMap;
 
-/// What is asked of a history beside one order that explains it.
+/// What a history must satisfy besides having a serial order that explains it.
 #[derive(Clone, Copy)]
 pub(crate) struct Demands {
     /// The order keeps real time.
     pub real_time: bool,
-    /// What took effect was asked for. Not so in a history that goes on from what only claims tell.
+    /// A client requested everything that took effect. Not so in a history that goes on from what only claims tell.
     pub asked_for: bool,
 }
 

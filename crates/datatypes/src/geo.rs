@@ -58,7 +58,7 @@ impl Point {
         GridCell::around(self, FINEST, MAX_LATITUDE).bits as f64
     }
 
-    /// The middle of the cell that a score stands for. Every score stands for one, whoever wrote it.
+    /// The middle of the cell that a score stands for. Every score stands for one, whatever command wrote it.
     pub fn of_score(score: f64) -> Point {
         let area = GridCell { bits: score_bits(score), step: FINEST }.area();
         let middle = |(low, high): (f64, f64), most: f64| ((low + high) / 2.0).clamp(-most, most);

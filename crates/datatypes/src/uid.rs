@@ -1,5 +1,4 @@
-//! UidGenerator: unique identifiers, not sequential, so that whoever asks for one conflicts with nobody (Claret,
-//! table 1).
+//! UidGenerator: unique identifiers, not sequential, so that requests for them never conflict (Claret, table 1).
 //!
 //! An identifier is a UUID of version 7 (RFC 9562): milliseconds, then 74 random bits. It needs no state; the key
 //! holds that it is a generator, so that other operations are refused and `DEL`, `EXPIRE` and `TYPE` mean something.
@@ -64,7 +63,7 @@ impl Effect {
     }
 }
 
-/// Whoever creates it, it is the same.
+/// It is the same, whichever client creates it.
 pub fn effects_commute(_: &Effect, _: &Effect) -> bool {
     true
 }

@@ -1,6 +1,6 @@
 //! A closed-loop client: runs one transaction after another, step by step, as the paper's clients do.
 
-use bench::transactions::{Keys, Planned, Workload};
+use bench::transactions::{Keys, PlannedStep, Workload};
 use datatypes::{Operation, register};
 use protocol::{KeyedOperation, Request, Step};
 use types::{HashSeed, Rng, SessionId};
@@ -22,7 +22,7 @@ pub enum Load {
 }
 
 impl Load {
-    fn draw(&self, shard_of: &dyn Fn(u32) -> u16, random: &mut Rng) -> Planned {
+    fn draw(&self, shard_of: &dyn Fn(u32) -> u16, random: &mut Rng) -> PlannedStep {
         match self {
             Load::Mix(workload, keys) => workload.draw(keys, 0, random),
             Load::Only(kind, workload, keys) => loop {
@@ -39,7 +39,7 @@ impl Load {
                         drawn.push(key);
                     }
                 }
-                Planned { kind: "rmw", reads: drawn.clone(), writes: drawn }
+                PlannedStep { kind: "rmw", reads: drawn.clone(), writes: drawn }
             }
         }
     }
@@ -49,7 +49,7 @@ impl Load {
 #[derive(Debug)]
 pub(crate) struct Client {
     session: SessionId,
-    planned: Planned,
+    planned: PlannedStep,
     /// How many of its requests have been sent: the first begins, the last commits.
     sent: usize,
     /// When the first try began.
@@ -68,7 +68,7 @@ pub(crate) fn key_name(key: u32) -> [u8; 5] {
 
 impl Client {
     pub fn new(number: u64, random: Rng) -> Self {
-        let planned = Planned { kind: "", reads: Vec::new(), writes: Vec::new() };
+        let planned = PlannedStep { kind: "", reads: Vec::new(), writes: Vec::new() };
         Client { session: SessionId(number), planned, sent: 0, began: 0, tries: 0, hops: 0, random }
     }
 
@@ -97,7 +97,7 @@ impl Client {
     /// Calls `send` with the next request.
     pub fn ask(&mut self, seed: HashSeed, send: impl FnOnce(Request<'_>)) {
         let session = self.session;
-        let Planned { reads, writes, .. } = &self.planned;
+        let PlannedStep { reads, writes, .. } = &self.planned;
         let step = self.sent;
         self.sent += 1;
         if step == 0 {

@@ -92,12 +92,12 @@ fn messages_are_those_of_the_protocols_and_grow_with_the_shards_touched() {
     for (system, each) in [(System::TxnLocking, 12.0), (System::SpanLocking, 12.0), (System::TxnOcc, 14.0)] {
         assert!((one(system) / each - 1.0).abs() < 0.02, "{}: {}", system.name(), one(system));
     }
-    let several = |system| [2, 4].map(|touched| rmw(system, DATA_CENTER, touched).messages);
-    let [two, four] = several(System::TxnLocking);
+    let indexed = |system| [2, 4].map(|touched| rmw(system, DATA_CENTER, touched).messages);
+    let [two, four] = indexed(System::TxnLocking);
     assert!((four / two - 2.0).abs() < 0.05, "twice the shards, twice the messages: {two}, {four}");
     // The first participant writes its vote with the decision: an entry less, which it tells nobody by itself, and a
     // vote goes one way only.
-    assert!(several(System::SpanLocking)[0] < two - 6.0, "{:?}, {two}", several(System::SpanLocking));
+    assert!(indexed(System::SpanLocking)[0] < two - 6.0, "{:?}, {two}", indexed(System::SpanLocking));
 }
 
 /// Many clients on few keys: conflicts, aborts, and all of it decided by the seed.

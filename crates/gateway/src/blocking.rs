@@ -80,7 +80,7 @@ pub(crate) enum End {
     Error(Error),
 }
 
-/// What was written that somebody may wait for.
+/// A write that a client may wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Woken {
     list: bool,
@@ -129,7 +129,7 @@ impl Woken {
         })
     }
 
-    /// The key that one operation of a batch writes, if somebody may wait for what it writes.
+    /// The key that one operation of a batch writes, if a client may wait for it.
     #[inline]
     pub(crate) fn key_of<'r>(request: &Request<'r>, awaits_streams: bool) -> Option<(&'r [u8], Woken)> {
         let Request::One { operation, .. } = request else { return None };
@@ -152,7 +152,7 @@ impl Woken {
         })
     }
 
-    /// Where somebody may wait for it.
+    /// The key that a client may wait for.
     fn places(self, keyspace: KeyspaceId, key: &[u8]) -> impl Iterator<Item = Place> {
         let sought = [
             (self.list, Sought::List),
@@ -238,7 +238,7 @@ impl<H: Host> Engine<'_, H> {
             end: None,
             lines: lines.into(),
         });
-        // Who comes now waits behind those who wait already.
+        // A new client queues behind those that wait already.
         blocked.only_looks = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
         self.attempt(blocked);
         Ok(())
@@ -386,7 +386,7 @@ impl<H: Host> Engine<'_, H> {
             let share = self.gateway.config.hash_seed.hash(&waiter.client.to_le_bytes()).0 % 1000;
             let factor = 0.5 + share as f64 / 1000.0;
             if !lags {
-                // A stream may have gone while nobody was to be told of that, and nobody tells that one has expired.
+                // A stream may have been deleted while no client waited, and no gateway reports that one has expired.
                 let pause = if is_new { ATTEMPT_AGAIN_AFTER } else { every.mul_f64(factor) };
                 blocked.refresh_at = Some(now + pause);
                 return;
@@ -582,7 +582,7 @@ impl Gateway {
         if self.blocked.contains_key(&client) {
             return self.turns.push_back((place.clone(), client));
         }
-        // Whoever told that it goes was not heard.
+        // The notice of its end was lost.
         if from != host.process() {
             let what = LineNews::Leave { worker: self.config.worker, client, served: false };
             self.tell_line(host, place, from, what);
@@ -680,7 +680,7 @@ impl Gateway {
         self.news.push(id);
     }
 
-    /// True if somebody who waits can be served at once, or others are to hear that somebody is gone.
+    /// True if a waiting client can be served at once, or others must learn that a client is gone.
     pub(crate) fn has_waits_to_serve(&self) -> bool {
         let has_turns = !self.turns.is_empty() && self.paused_until.is_none();
         !self.ending.is_empty() || has_turns || self.has_told

@@ -87,7 +87,7 @@ pub(crate) struct Scan {
 }
 
 impl Dialogue {
-    /// True when its steps are one transaction even where nobody asked for one.
+    /// True when its steps are one transaction even outside MULTI.
     pub(crate) fn is_atomic(&self) -> bool {
         match self {
             Dialogue::Rename { .. } => true,

@@ -12,7 +12,7 @@ use crate::table::flag::{DENYOOM, WRITE};
 use crate::table::{self, Command, Handler};
 use crate::tally::Wanted;
 use crate::task::{After, Task};
-use protocol::{ContextAsk, Request, Step};
+use protocol::{ContextRequest, Request, Step};
 use resp::Arguments;
 use std::sync::Arc;
 use types::{Error, ErrorCode, KeyHash, KeyspaceId, ReplySink};
@@ -426,7 +426,7 @@ impl<H: Host> Engine<'_, H> {
 
     fn context(&mut self, call: Call<'_>) -> Result<(), Error> {
         let ask = crate::commands::sessions::ask(&call)?;
-        if let ContextAsk::Scope { private } = ask {
+        if let ContextRequest::Scope { private } = ask {
             if private && self.connection.session.tracking.is_some() {
                 return Err(crate::commands::tracking::stable_only());
             }

@@ -2,12 +2,12 @@
 
 use crate::acl::default_user;
 use crate::client::{ClientFilter, ClientInfo, Peer};
-use crate::due::Due;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::interpreter::Interpreter;
 use crate::mailbox::Mailbox;
 use crate::news::News;
+use crate::pending_deliveries::PendingDeliveries;
 use crate::pubsub::Outbox;
 use crate::session::{Activity, Connection, FIRST_PIECE, Hold, Session};
 use crate::statistics::Statistics;
@@ -26,7 +26,7 @@ use types::{Error, HashSeed, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink
 /// How many bits of a request's number count requests; the bits above name the worker.
 const REQUEST_BITS: u32 = 48;
 
-/// What a gateway is told when it starts.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which of the process's gateways it is. Request numbers start with it: see [`Config::worker_of`].
@@ -158,7 +158,7 @@ pub struct Gateway {
     /// Subscribers that have much to read.
     pub(crate) swollen: Vec<ConnectionId>,
     /// Messages of other processes that wait for what their publishers had seen.
-    pub(crate) due: BTreeMap<ProcessId, Due>,
+    pub(crate) due: BTreeMap<ProcessId, PendingDeliveries>,
     /// Keyspaces that have said that their sessions depend on nothing.
     pub(crate) without_contexts: BTreeSet<KeyspaceId>,
     /// Connections that watch the commands of all.
@@ -179,7 +179,7 @@ pub struct Gateway {
     pub(crate) paused_until: Option<Instant>,
     /// Which version of the users its sessions follow.
     pub(crate) users_seen: u64,
-    /// Others were told of who is gone.
+    /// Other gateways know which clients are gone.
     pub(crate) has_told: bool,
     /// Its connections, by their clients' numbers.
     pub(crate) numbers: BTreeMap<u64, ConnectionId>,
@@ -435,7 +435,7 @@ impl Gateway {
             Activity::Held { until, .. } => Some(until),
             _ => None,
         };
-        let due = self.due.values().filter_map(Due::deadline);
+        let due = self.due.values().filter_map(PendingDeliveries::deadline);
         let tracked = self.expires_at.into_iter().chain(self.next_beat());
         self.held.iter().filter_map(until).chain(due).chain(self.wait_deadline()).chain(tracked).min()
     }

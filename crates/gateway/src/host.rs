@@ -448,7 +448,7 @@ pub struct ClusterMember {
     pub port: u16,
     /// The port at which its peers reach it.
     pub peer_port: u16,
-    /// It is the one that tells.
+    /// This process is the one that answers.
     pub is_self: bool,
     /// It is the one that tells, or this one is connected to it.
     pub is_up: bool,

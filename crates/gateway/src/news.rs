@@ -1,4 +1,4 @@
-//! What the gateways of one cluster tell each other, beside what their keyspaces do.
+//! News between the gateways of one cluster, which no keyspace carries.
 //!
 //! ```text
 //!   gateway -- Host::tell --> the other workers' gateways, and those of every connected process -- Gateway::hear
@@ -10,7 +10,7 @@
 use crate::waiters::Place;
 use types::{KeyspaceId, ProcessId, wire_enum, wire_struct};
 
-/// Who is told.
+/// The receivers of news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// All other gateways: of this process, and of every process that it is connected to.
@@ -25,7 +25,7 @@ pub enum Audience {
     Process(ProcessId),
 }
 
-/// What is told.
+/// A piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A client has published a message.

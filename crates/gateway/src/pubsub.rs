@@ -19,7 +19,7 @@ use crate::session::{Activity, Connection, Hold, Mode};
 use crate::subscriptions::Topic;
 use crate::task::Task;
 use crate::tracking::Touched;
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use resp::{Encoder, ProtocolVersion};
 use std::time::Duration;
 use types::{Error, Instant, Reply, ReplyBuf, ReplySink};
@@ -327,7 +327,7 @@ impl<H: Host> Engine<'_, H> {
             return self.publish(outbox.messages, None);
         }
         let session = connection.session.id();
-        let id = self.send(keyspace, Request::Context { session, ask: ContextAsk::Token });
+        let id = self.send(keyspace, Request::Context { session, ask: ContextRequest::Token });
         self.finish_or_wait(id, Task::Publish(outbox.messages));
     }
 
@@ -336,7 +336,7 @@ impl<H: Host> Engine<'_, H> {
         let keyspace = self.connection.session.keyspace;
         let context = match reply.first() {
             Some(Reply::Bulk(token)) => Some(SeenContext { keyspace, token: token.into() }),
-            Some(Reply::Error(error)) if error.message == ContextAsk::refusal().message => {
+            Some(Reply::Error(error)) if error.message == ContextRequest::refusal().message => {
                 self.gateway.without_contexts.insert(keyspace);
                 None
             }

@@ -20,13 +20,13 @@ const VISITED: u32 = 256;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RandomKey {
-    asked: Asked,
+    asked: DrawRequest,
     draws: u32,
 }
 
-/// What was asked last, or is to be asked next.
+/// The request that waits for its reply, or comes next.
 #[derive(Debug, Default)]
-enum Asked {
+enum DrawRequest {
     /// A key.
     #[default]
     Draw,
@@ -47,38 +47,38 @@ impl RandomKey {
             Step::Key(KeyedOperation { key, hash: seed.hash(key), operation, blind: false })
         };
         match &self.asked {
-            Asked::Draw => vec![Step::Random],
-            Asked::Exists(key) => vec![exists(key)],
-            Asked::Count => vec![Step::Count],
-            Asked::Visit(cursor) => vec![Step::Scan { cursor: *cursor, count: VISITED }],
-            Asked::ExistAny(keys, _) => keys.iter().map(|key| exists(key)).collect(),
+            DrawRequest::Draw => vec![Step::Random],
+            DrawRequest::Exists(key) => vec![exists(key)],
+            DrawRequest::Count => vec![Step::Count],
+            DrawRequest::Visit(cursor) => vec![Step::Scan { cursor: *cursor, count: VISITED }],
+            DrawRequest::ExistAny(keys, _) => keys.iter().map(|key| exists(key)).collect(),
         }
     }
 
     /// Reads the reply to the last steps. True when the command is done and its reply is written into `sink`.
     pub(crate) fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
         self.asked = match (mem::take(&mut self.asked), reply.first()) {
-            (Asked::Draw, Some(Reply::Bulk(key))) => Asked::Exists(key.to_vec()),
-            (Asked::Draw, Some(Reply::Integer(_))) => Asked::Count,
-            (Asked::Exists(key), Some(Reply::Integer(1))) => {
+            (DrawRequest::Draw, Some(Reply::Bulk(key))) => DrawRequest::Exists(key.to_vec()),
+            (DrawRequest::Draw, Some(Reply::Integer(_))) => DrawRequest::Count,
+            (DrawRequest::Exists(key), Some(Reply::Integer(1))) => {
                 sink.bulk(&key);
                 return true;
             }
-            (Asked::Exists(_), _) if self.draws < DRAWS => {
+            (DrawRequest::Exists(_), _) if self.draws < DRAWS => {
                 self.draws += 1;
-                Asked::Draw
+                DrawRequest::Draw
             }
-            (Asked::Exists(_), _) => Asked::Count,
-            (Asked::Count, Some(Reply::Integer(1..))) => Asked::Visit(0),
-            (Asked::Visit(_), _) => {
+            (DrawRequest::Exists(_), _) => DrawRequest::Count,
+            (DrawRequest::Count, Some(Reply::Integer(1..))) => DrawRequest::Visit(0),
+            (DrawRequest::Visit(_), _) => {
                 let (next, keys) = piece(reply);
                 match (keys.map(<[u8]>::to_vec).collect::<Vec<_>>(), next) {
-                    (keys, next) if !keys.is_empty() => Asked::ExistAny(keys, next),
+                    (keys, next) if !keys.is_empty() => DrawRequest::ExistAny(keys, next),
                     (_, 0) => return none(sink),
-                    (_, next) => Asked::Visit(next),
+                    (_, next) => DrawRequest::Visit(next),
                 }
             }
-            (Asked::ExistAny(keys, next), _) => {
+            (DrawRequest::ExistAny(keys, next), _) => {
                 let there = reply.elements().map(|element| matches!(element, Reply::Integer(1)));
                 match (keys.iter().zip(there).find(|(_, exists)| *exists), next) {
                     (Some((key, _)), _) => {
@@ -86,10 +86,10 @@ impl RandomKey {
                         return true;
                     }
                     (None, 0) => return none(sink),
-                    (None, next) => Asked::Visit(next),
+                    (None, next) => DrawRequest::Visit(next),
                 }
             }
-            (Asked::Draw | Asked::Count, _) => return none(sink),
+            (DrawRequest::Draw | DrawRequest::Count, _) => return none(sink),
         };
         false
     }

@@ -22,7 +22,7 @@ const NAME_LENGTH: usize = 40;
 const NO_ROOM: &str =
     "allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 
-/// A script, and the command that it has asked for.
+/// A script, and the command that it has called.
 #[derive(Debug)]
 pub(crate) struct Running {
     run: Box<dyn Run>,
@@ -37,12 +37,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The reply to the command that it has asked for.
+    /// The reply to the command that the script has called.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
         (self.asked, self.answer) = (None, Some(reply));
     }
 
-    /// The command that it has asked for.
+    /// The command that the script has called.
     pub(crate) fn asked(&self) -> Option<Arguments<'_>> {
         self.asked.as_ref().and_then(|asked| asked.get(0))
     }

@@ -1,4 +1,4 @@
-//! What one connection notes of the commands that it executes, for statistics; and what it does with their replies.
+//! A connection's statistics of its commands, and the writer of its replies.
 
 use crate::statistics::{Failure, Statistics};
 use crate::table;

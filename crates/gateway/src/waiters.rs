@@ -126,7 +126,7 @@ pub struct Waiters {
     told: BTreeMap<Place, Instant>,
     /// The blocked clients of this process, and their gateways.
     blocked: BTreeMap<u64, u16>,
-    /// Turns that nobody has been told of.
+    /// Turns that are not announced yet.
     turns: Vec<Turn>,
     /// How many of the lines, and of what is waited for elsewhere, are of streams.
     streams: usize,

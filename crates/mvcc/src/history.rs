@@ -1,26 +1,27 @@
 //! The history of one key above the horizon: effects with their stamps, in stamp order, each with the patch that
 //! takes it back (Corrections 68). The newest value lives in the record; a history only rewinds it.
 //!
-//! Where effects need not have observed all before them, one that arrives below many others waits, apart from those that
-//! are done: the record's value is what the effects make that are *done*. What waits is put among them, all at once, when
-//! a read must show it, or when [`History::bring`] is told to. It never goes back: a read of less than what is done takes
-//! back and does again. So where two halves of a history meet, what arrives costs its place, and doing it once.
+//! Where effects need not have observed all before them, one that arrives below many others waits in the out-of-order
+//! buffer: the record's value is the result of the *applied* effects. The history applies the buffer, all at once, when
+//! a read must show it, or when [`History::apply_buffered`] is told to. Applied effects never return to the buffer: a
+//! read of an older snapshot undoes and redoes them. So when two halves of a history meet, an arriving effect costs its
+//! insertion, and one application.
 
-mod coming;
-mod losing;
+mod lost_updates;
+mod out_of_order;
+mod overwrites;
 mod packing;
 mod replaying;
-mod whole;
 
 use crate::losses::LostWrite;
 use crate::store::Stamp;
 use crate::{CompactKey, Mutant, Mutants};
-use coming::{Coming, InOrder};
 use datatypes::merge::{
     Performed, Trace, is_whole_write, lasting_kind, may_be_hidden, may_hide_later, perform_plainly,
     replaces_element,
 };
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
+use out_of_order::{InOrder, OutOfOrderBuffer};
 use std::collections::VecDeque;
 use types::Reader;
 
@@ -30,22 +31,22 @@ pub(crate) use packing::Packed;
 /// group, and everything of the others up to a place; where a stamp says more, up to a place for each other group
 /// ([`Stamp::is_observed`]), of which `upto` is not above the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight<S> {
+pub struct DependencyVector<S> {
     /// Whose effect it is: effects of one group observe one another in their order.
     pub group: u16,
     /// Up to where it observed the others.
     pub upto: S,
 }
 
-impl<S: Stamp> Sight<S> {
+impl<S: Stamp> DependencyVector<S> {
     pub(crate) fn shows(&self, group: u16, stamp: &S) -> bool {
         group == self.group || stamp.is_observed(group, &self.upto)
     }
 }
 
-/// What a reader sees, in a few words, so that not every effect must be asked: everything of all groups at or below
-/// `others`; above it nothing of any group but its own; and of that one everything at or below `own` that observed no more
-/// than `others` of the other groups.
+/// What a reader sees, in compact form, so that not every effect must be tested: everything of all groups at or below
+/// `others`; above it nothing of any group but its own; and of that one everything at or below `own` that observed no
+/// more than `others` of the other groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds<S> {
     /// The reader's own group.
@@ -56,14 +57,14 @@ pub struct Bounds<S> {
     pub others: S,
 }
 
-/// An effect that arrives below at most so many is done at once; so many are taken back for a read and done again.
+/// The history applies an effect that arrives below at most so many at once; a read undoes and redoes so many.
 pub(crate) const FEW: usize = 32;
 
 /// Histories shorter than that have no spare room.
 const SHORT: usize = 4;
 
-/// Tells what an effect observed by its stamp.
-pub type SightOf<S> = fn(&S) -> Sight<S>;
+/// Maps an effect's stamp to what the effect observed.
+pub type DependencyVectorOf<S> = fn(&S) -> DependencyVector<S>;
 
 /// One effect, applied.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ struct Entry<S> {
 }
 
 impl<S> Entry<S> {
-    /// An effect that is not done.
+    /// An effect that is not applied yet.
     fn new(stamp: S, coded: &Coded<'_>) -> Self {
         let Coded { bytes, kind, whole, hidden, hides, .. } = *coded;
         let effect = CompactKey::new(bytes);
@@ -130,29 +131,29 @@ impl<'e> Coded<'e> {
     }
 }
 
-/// What effects that are forgotten leave to be told.
+/// What forgotten effects leave to report.
 pub(crate) struct Folded<S> {
-    /// What they have lost.
+    /// The updates that they lost.
     pub(crate) losses: Vec<LostWrite<S>>,
     /// The names of the losses that they settled.
     pub(crate) settled: Vec<Vec<u8>>,
-    /// The stamps of those that replaced or removed the key, if somebody wants to know.
+    /// The stamps of those that replaced or removed the key, if the caller wants them.
     pub(crate) resets: Vec<S>,
 }
 
 /// See the module. Entries are in ascending order of stamps; the state passed in is always what they make.
 #[derive(Debug)]
 pub(crate) struct History<S> {
-    /// What is done.
+    /// The applied effects.
     entries: VecDeque<Entry<S>>,
-    /// What waits.
-    coming: Coming<S>,
+    /// The effects that wait.
+    out_of_order: OutOfOrderBuffer<S>,
     /// The sum of the `heap_bytes` of all that is here.
     heap_bytes: usize,
-    /// What merging took since somebody asked.
+    /// The steps that merging took since the last call.
     steps: u64,
-    /// How effects tell what they observed; without it, each observed all before it.
-    sight: Option<SightOf<S>>,
+    /// How the stamps of effects say what they observed; without it, each observed all before it.
+    dependencies: Option<DependencyVectorOf<S>>,
     /// The greatest stamp of each group that was ever done here.
     greatest: Vec<(u16, S)>,
     /// The most that an effect of each group that was ever here observed of the others.
@@ -164,12 +165,12 @@ pub(crate) struct History<S> {
     whole: bool,
     /// See [`FEW`].
     few: usize,
-    /// True if somebody wants to know what effects cost concurrent ones.
-    tells_losses: bool,
+    /// True if the history reports lost updates.
+    reports_losses: bool,
     /// Some effect here may not have observed an earlier one; only noted if losses are told.
     contested: bool,
-    /// What the effects at or below have lost is told; those that are still here are kept for later ones.
-    told: Option<S>,
+    /// The lost updates of effects at or below are reported; effects that are still here are retained for later ones.
+    reported: Option<S>,
     /// Some effect that came since all were forgotten replaces an element of a list.
     replaces: bool,
     /// How many of what is done, from the first on, cannot be undone any more.
@@ -179,22 +180,22 @@ pub(crate) struct History<S> {
 
 impl<S: Stamp> History<S> {
     /// An empty one with room for a single effect: most keys change once while a snapshot is open.
-    pub(crate) fn new(sight: Option<SightOf<S>>, few: usize, tells_losses: bool) -> Self {
+    pub(crate) fn new(dependencies: Option<DependencyVectorOf<S>>, few: usize, reports_losses: bool) -> Self {
         History {
             entries: VecDeque::with_capacity(1),
-            coming: Coming::default(),
+            out_of_order: OutOfOrderBuffer::default(),
             heap_bytes: 0,
             steps: 0,
-            sight,
+            dependencies,
             greatest: Vec::new(),
             observed: Vec::new(),
             kind: None,
             mixes_types: false,
             whole: true,
             few,
-            tells_losses,
+            reports_losses,
             contested: false,
-            told: None,
+            reported: None,
             replaces: false,
             held: 0,
             mutants: Mutants::NONE,
@@ -203,26 +204,27 @@ impl<S: Stamp> History<S> {
 
     /// True if effects need not have observed all before them.
     pub(crate) fn has_sight(&self) -> bool {
-        self.sight.is_some()
+        self.dependencies.is_some()
     }
 
     /// The greatest stamp, if there is an effect.
     pub(crate) fn last(&self) -> Option<S> {
-        self.entries.back().map(|entry| entry.stamp).max(self.coming.last())
+        self.entries.back().map(|entry| entry.stamp).max(self.out_of_order.last())
     }
 
     pub(crate) fn contains(&self, stamp: S) -> bool {
-        self.coming.contains(stamp) || self.entries.binary_search_by(|entry| entry.stamp.cmp(&stamp)).is_ok()
+        self.out_of_order.contains(stamp)
+            || self.entries.binary_search_by(|entry| entry.stamp.cmp(&stamp)).is_ok()
     }
 
     /// Everything that is here, in order.
     fn all(&self) -> InOrder<'_, S> {
-        InOrder::new(self.entries.iter(), self.coming.iter())
+        InOrder::new(self.entries.iter(), self.out_of_order.iter())
     }
 
     /// Everything that is here above a stamp, in order.
     fn all_above(&self, stamp: S) -> InOrder<'_, S> {
-        InOrder::new(self.entries.range(self.above(stamp)..), self.coming.iter_above(stamp))
+        InOrder::new(self.entries.range(self.above(stamp)..), self.out_of_order.iter_above(stamp))
     }
 
     /// The place of the first effect above a stamp. Most effects come last, and most horizons are below all effects:
@@ -249,9 +251,9 @@ impl<S: Stamp> History<S> {
         }
     }
 
-    /// Some effects wait to be done: the state is not the newest one.
+    /// Some effects wait in the buffer: the state is not the newest one.
     pub(crate) fn waits(&self) -> bool {
-        !self.coming.is_empty()
+        !self.out_of_order.is_empty()
     }
 
     /// How many steps merging took since this was asked last: effects, elements and pieces of lists that were looked at.
@@ -280,15 +282,17 @@ impl<S: Stamp> History<S> {
         let mut place = place;
         while place < self.entries.len() {
             let stamp = self.entries[place].stamp;
-            if !self.whole && self.sight.is_some_and(|sight| self.may_hide_some(sight(&stamp))) {
+            if !self.whole
+                && self.dependencies.is_some_and(|dependencies| self.may_hide_some(dependencies(&stamp)))
+            {
                 break;
             }
             let performed = self.perform_alone(cell, &effect_of(&self.entries[place]));
             self.put_done(place, performed);
             place += 1;
         }
-        if let Some(sight) = self.sight.filter(|_| place < self.entries.len()) {
-            let (performed, steps) = self.replay(sight, place, cell, &|_| true, &[]);
+        if let Some(dependencies) = self.dependencies.filter(|_| place < self.entries.len()) {
+            let (performed, steps) = self.replay(dependencies, place, cell, &|_| true, &[]);
             self.steps += steps;
             for (place, performed) in (place..).zip(performed) {
                 self.put_done(place, performed);
@@ -303,63 +307,69 @@ impl<S: Stamp> History<S> {
         self.heap_bytes += entry.heap_bytes();
     }
 
-    /// Does what waits at or below a stamp; without one, all that waits.
-    pub(crate) fn bring(&mut self, cell: &mut Cell, upto: Option<S>) {
-        self.bring_first(cell, upto.map_or(self.coming.len(), |upto| self.coming.count(upto)));
+    /// Applies the waiting effects at or below a stamp; without one, all of them.
+    pub(crate) fn apply_buffered(&mut self, cell: &mut Cell, upto: Option<S>) {
+        self.apply_first_buffered(
+            cell,
+            upto.map_or(self.out_of_order.len(), |upto| self.out_of_order.count(upto)),
+        );
     }
 
     /// Does what must not wait when effects up to the horizon are forgotten: those; and all, if it matters to what is lost
     /// which element of a list each meets.
-    pub(crate) fn bring_to_fold(&mut self, cell: &mut Cell, horizon: S) {
+    pub(crate) fn apply_buffered_to_fold(&mut self, cell: &mut Cell, horizon: S) {
         let needs_all = self.contested && self.replaces;
-        self.bring(cell, (!needs_all).then_some(horizon));
+        self.apply_buffered(cell, (!needs_all).then_some(horizon));
     }
 
-    /// Does the first few effects that wait, and those of `group` whatever their place.
-    pub(crate) fn bring_shown(&mut self, cell: &mut Cell, group: u16, upto: S) {
-        let Some(sight) = self.sight else { return };
-        self.bring_first(cell, self.coming.due(upto, group, |stamp| sight(stamp).group == group));
-        self.coming.leave(group);
+    /// Applies the first few waiting effects, and those of `group` whatever their place.
+    pub(crate) fn apply_buffered_visible(&mut self, cell: &mut Cell, group: u16, upto: S) {
+        let Some(dependencies) = self.dependencies else { return };
+        self.apply_first_buffered(
+            cell,
+            self.out_of_order.due(upto, group, |stamp| dependencies(stamp).group == group),
+        );
+        self.out_of_order.leave(group);
     }
 
-    /// The first effect that waits of those that [`History::bring_shown`] does only when it is shown; `None` if it does some
+    /// The first effect that waits of those that [`History::apply_buffered_visible`] does only when it is shown; `None` if it does some
     /// already, or may.
     pub(crate) fn shown_from(&self, shown: Option<(u16, S)>) -> Option<S> {
-        shown.and_then(|(group, _)| self.coming.first().filter(|_| !self.coming.has(group)))
+        shown.and_then(|(group, _)| self.out_of_order.first().filter(|_| !self.out_of_order.has(group)))
     }
 
     /// Does the first `count` effects that wait: all above the first of them is undone, and performed again.
-    fn bring_first(&mut self, cell: &mut Cell, count: usize) {
-        let Some(first) = self.coming.first().filter(|_| count > 0) else { return };
+    fn apply_first_buffered(&mut self, cell: &mut Cell, count: usize) {
+        let Some(first) = self.out_of_order.first().filter(|_| count > 0) else { return };
         let place = self.above(first);
         self.undo_from(place, cell);
-        let brought = self.coming.take(count);
-        for entry in &brought {
+        let applied = self.out_of_order.take(count);
+        for entry in &applied {
             self.heap_bytes -= entry.heap_bytes();
             self.note_done(entry.stamp);
         }
-        self.steps += (self.entries.len() - place + brought.len()) as u64;
-        coming::put_among(&mut self.entries, place, brought);
+        self.steps += (self.entries.len() - place + applied.len()) as u64;
+        out_of_order::put_among(&mut self.entries, place, applied);
         self.apply_from(place, cell);
     }
 
     /// Performs an effect that has observed all that it meets.
     fn perform_alone(&self, cell: &mut Cell, effect: &Effect<'_>) -> Performed {
-        match self.sight {
+        match self.dependencies {
             None => Performed { patch: apply::<true>(cell, effect), trace: None },
             Some(_) => perform_plainly(cell, effect),
         }
     }
 
     /// True if an effect that observed so much may not have observed all others that are done.
-    fn may_hide_some(&self, seen: Sight<S>) -> bool {
+    fn may_hide_some(&self, seen: DependencyVector<S>) -> bool {
         self.greatest.iter().any(|(group, stamp)| !seen.shows(*group, stamp))
     }
 
     /// Notes that an effect is done.
     fn note_done(&mut self, stamp: S) {
-        if let Some(sight) = self.sight {
-            note_most(&mut self.greatest, sight(&stamp).group, stamp);
+        if let Some(dependencies) = self.dependencies {
+            note_most(&mut self.greatest, dependencies(&stamp).group, stamp);
         }
     }
 
@@ -368,10 +378,10 @@ impl<S: Stamp> History<S> {
         self.whole &= coded.whole;
         self.replaces |= coded.replaces;
         // Somebody who was told of it elsewhere may tell it here.
-        self.told = self.told.filter(|told| stamp > *told);
-        let kind = coded.kind.filter(|_| self.sight.is_some());
-        if let Some(sight) = self.sight {
-            let Sight { group, upto } = sight(&stamp);
+        self.reported = self.reported.filter(|reported| stamp > *reported);
+        let kind = coded.kind.filter(|_| self.dependencies.is_some());
+        if let Some(dependencies) = self.dependencies {
+            let DependencyVector { group, upto } = dependencies(&stamp);
             note_most(&mut self.observed, group, upto);
         }
         self.mixes_types |= kind.is_some() && self.kind.is_some_and(|known| Some(known) != kind);
@@ -396,7 +406,8 @@ impl<S: Stamp> History<S> {
             self.apply_from(place, cell);
         } else {
             self.heap_bytes += entry.heap_bytes();
-            self.coming.insert(entry, self.sight.map_or(0, |sight| sight(&stamp).group));
+            self.out_of_order
+                .insert(entry, self.dependencies.map_or(0, |dependencies| dependencies(&stamp).group));
         }
         self.note_contest(stamp);
     }
@@ -410,12 +421,12 @@ impl<S: Stamp> History<S> {
 
     /// True if an effect that belongs to this place is done as it arrives.
     fn is_done_at_once(&self, place: usize, stamp: S, shown: Option<(u16, S)>) -> bool {
-        self.sight.is_none_or(|sight| {
-            let seen = sight(&stamp);
+        self.dependencies.is_none_or(|dependencies| {
+            let seen = dependencies(&stamp);
             let is_needed = shown.is_none_or(|(_, upto)| stamp <= upto);
             let is_own = shown.is_some_and(|(group, _)| seen.group == group);
             let is_light = is_own || (is_needed && !self.may_hide_some(seen));
-            let is_near = self.entries.len() - place <= self.few && !self.coming.contains(stamp);
+            let is_near = self.entries.len() - place <= self.few && !self.out_of_order.contains(stamp);
             is_near && (is_light || self.entries.len() <= self.few)
         })
     }
@@ -427,7 +438,7 @@ impl<S: Stamp> History<S> {
 
     /// How many effects there are.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() + self.coming.len()
+        self.entries.len() + self.out_of_order.len()
     }
 
     /// Keeps an effect that the state holds already, for those that have not observed it.
@@ -454,7 +465,7 @@ impl<S: Stamp> History<S> {
     /// Takes every effect with this stamp back, as if it had never been. False if there is none.
     pub(crate) fn remove(&mut self, cell: &mut Cell, stamp: S) -> bool {
         let before = self.len();
-        self.heap_bytes -= self.coming.remove(stamp);
+        self.heap_bytes -= self.out_of_order.remove(stamp);
         let first = self.entries.partition_point(|entry| entry.stamp < stamp);
         let end = self.above(stamp);
         if first < end {
@@ -465,23 +476,30 @@ impl<S: Stamp> History<S> {
         self.len() < before
     }
 
-    /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. Who did what is kept
-    /// while an effect that has not observed it is here, or may come: what is at or below `watershed` all that come have
-    /// observed. Returns what the effects that are forgotten have lost, which nothing that comes can change, and settled.
-    /// Nothing waits at or below the horizon any more.
-    pub(crate) fn fold(&mut self, key: &[u8], horizon: S, watershed: S, wants_resets: bool) -> Folded<S> {
+    /// Forgets how to undo what is at or below the horizon: it is part of every snapshot now. The store retains who did
+    /// what while an effect that has not observed it is here, or may arrive: what is at or below `stability frontier`
+    /// all that come have observed. Returns what the effects that are forgotten have lost, which nothing that comes can
+    /// change, and settled. Nothing waits at or below the horizon any more.
+    pub(crate) fn fold(
+        &mut self,
+        key: &[u8],
+        horizon: S,
+        stability_frontier: S,
+        wants_resets: bool,
+    ) -> Folded<S> {
         debug_assert!(
-            self.coming.first() > Some(horizon) || !self.waits(),
+            self.out_of_order.first() > Some(horizon) || !self.waits(),
             "what is forgotten is part of the state"
         );
         // What is to be forgotten lies in front, and is looked at anyway.
         let above = self.entries.iter().take_while(|entry| entry.stamp <= horizon).count();
-        let needed = if self.sight.is_some() { self.needed(horizon, watershed) } else { above };
+        let needed =
+            if self.dependencies.is_some() { self.needed(horizon, stability_frontier) } else { above };
         let (losses, steps) = self.losses(key, needed, &|_| true);
         self.steps += steps;
         let settled = self.settled(needed);
         let resets = if wants_resets { self.resets(needed, &|_| true) } else { Vec::new() };
-        self.told = needed.checked_sub(1).map(|last| self.entries[last].stamp).max(self.told);
+        self.reported = needed.checked_sub(1).map(|last| self.entries[last].stamp).max(self.reported);
         let needed = self.needed_by_hidden(needed);
         self.heap_bytes -= self.entries.range(..needed).map(Entry::heap_bytes).sum::<usize>();
         self.entries.drain(..needed);
@@ -503,15 +521,15 @@ impl<S: Stamp> History<S> {
         Folded { losses, settled, resets }
     }
 
-    /// The effects at or below the horizon that are still needed, in stamp order; all that are here, if what they have
-    /// lost is not told yet.
+    /// The effects at or below the horizon that are still needed, in stamp order; all that are here, if their lost
+    /// updates are not reported yet.
     pub(crate) fn context(
         &self,
         horizon: S,
-        watershed: S,
+        stability_frontier: S,
     ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
-        let from = if self.contested { 0 } else { self.needed(horizon, watershed) };
-        let all = InOrder::new(self.entries.range(from..), self.coming.iter());
+        let from = if self.contested { 0 } else { self.needed(horizon, stability_frontier) };
+        let all = InOrder::new(self.entries.range(from..), self.out_of_order.iter());
         let kept = all.take_while(move |entry| entry.stamp <= horizon);
         kept.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
     }
@@ -530,10 +548,10 @@ impl<S: Stamp> History<S> {
     ) -> R {
         if self.waits() {
             let due = match bounds {
-                Some(bounds) => self.coming.due(bounds.others, bounds.group, &visible),
-                None => self.coming.due_by(&visible),
+                Some(bounds) => self.out_of_order.due(bounds.others, bounds.group, &visible),
+                None => self.out_of_order.due_by(&visible),
             };
-            self.bring_first(cell, due);
+            self.apply_first_buffered(cell, due);
         }
         if self.whole
             && let Some(seen) = self.see_whole(cell, &visible, stamped, own)
@@ -561,7 +579,7 @@ impl<S: Stamp> History<S> {
 
     /// A place up to which a reader sees everything that is done.
     fn shown_by(&self, bounds: Bounds<S>) -> Option<S> {
-        self.sight?;
+        self.dependencies?;
         let is_seen = |(group, stamp): &(u16, S)| *group == bounds.group || *stamp <= bounds.others;
         let has_seen = |(group, upto): &(u16, S)| *group != bounds.group || *upto <= bounds.others;
         let all = self.greatest.iter().all(is_seen) && self.observed.iter().all(has_seen);
@@ -579,9 +597,9 @@ impl<S: Stamp> History<S> {
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        let mut patches: Vec<Patch> = match self.sight {
-            Some(sight) => {
-                let (performed, steps) = self.replay(sight, from, cell, visible, stamped);
+        let mut patches: Vec<Patch> = match self.dependencies {
+            Some(dependencies) => {
+                let (performed, steps) = self.replay(dependencies, from, cell, visible, stamped);
                 self.steps += steps;
                 performed.into_iter().map(|performed| performed.patch).collect()
             }
@@ -628,13 +646,13 @@ impl<S: Stamp> History<S> {
     /// Of each group at least its last effect.
     pub(crate) fn last_of_groups(&self) -> impl Iterator<Item = S> {
         let done = self.greatest.iter().map(|(_, stamp)| *stamp);
-        done.chain(self.coming.iter().map(|entry| entry.stamp))
+        done.chain(self.out_of_order.iter().map(|entry| entry.stamp))
     }
 
     /// The bytes it occupies beyond its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
         let of_groups = (self.greatest.capacity() + self.observed.capacity()) * size_of::<(u16, S)>();
-        let entries = (self.entries.capacity() + self.coming.capacity()) * size_of::<Entry<S>>();
+        let entries = (self.entries.capacity() + self.out_of_order.capacity()) * size_of::<Entry<S>>();
         entries + of_groups + self.heap_bytes
     }
 
@@ -643,7 +661,7 @@ impl<S: Stamp> History<S> {
         assert!(self.entries.iter().is_sorted_by_key(|entry| entry.stamp), "a history is in stamp order");
         let heap_bytes = self.all().map(Entry::heap_bytes).sum::<usize>();
         assert_eq!(self.heap_bytes, heap_bytes, "a history knows what its effects occupy");
-        self.coming.assert_consistent();
+        self.out_of_order.assert_consistent();
     }
 }
 

@@ -13,8 +13,8 @@ mod store;
 mod table;
 
 pub use compact_key::CompactKey;
-pub use history::{Bounds, Sight, SightOf};
+pub use history::{Bounds, DependencyVector, DependencyVectorOf};
 pub use losses::{LossOptions, LostWrite};
 pub use mutants::{Mutant, Mutants};
-pub use store::{By, Choice, Record, Remains, Stamp, Store, Tracked};
+pub use store::{By, Choice, DeferredDrop, Record, Stamp, Store, Tracked};
 pub use table::{Drained, Keyed, Table};

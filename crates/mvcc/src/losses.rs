@@ -36,8 +36,8 @@ pub struct LossOptions<S> {
     pub name: fn(&S) -> Vec<u8>,
     /// How much memory the list may occupy, in bytes. Beyond, the earliest writes are dropped from it, and counted.
     pub bytes: usize,
-    /// True if a loss ends where somebody who observed the write replaces or removes the key, whether he saw its value or not: what
-    /// is lost are siblings then, the values beside the one that is shown.
+    /// True if a loss ends when an effect that observed the write replaces or removes the key, whether its client saw
+    /// the value or not: the losses are then siblings, the values concurrent with the shown one.
     pub until_replaced: bool,
 }
 
@@ -132,8 +132,8 @@ impl<S: Copy + Ord> Losses<S> {
         self.by_name.remove(&name);
     }
 
-    /// Lists what effects on a key that are forgotten have lost, and takes off for good what they settled: whoever settles
-    /// a loss stands behind it.
+    /// Lists the lost updates of forgotten effects on a key, and removes for good what they settled: an effect that
+    /// settles a loss comes after it.
     pub fn list(&mut self, key: &[u8], found: Vec<LostWrite<S>>, settled: &[Vec<u8>]) {
         found.into_iter().for_each(|loss| self.add(loss));
         settled.iter().for_each(|name| self.resolve(key, name));

@@ -23,21 +23,21 @@
 //!   end of a long snapshot may leave millions behind (Corrections 87). Nothing but the memory in use tells folded
 //!   from due: what is due is part of every snapshot.
 
-mod agenda;
 mod consistency;
+mod deferred_drop;
+mod fold_queue;
 mod lost;
 mod packing;
-mod remains;
 mod snapshots;
 mod usage;
 
-use crate::history::{FEW, SightOf};
+use crate::history::{DependencyVectorOf, FEW};
 use crate::losses::Losses;
 use crate::table::scan_both;
 use crate::{CompactKey, Drained, Keyed, Mutants, Table};
-use agenda::{Agenda, Entry};
 use datatypes::register::Register;
 use datatypes::{Cell, Value};
+use fold_queue::{Entry, FoldQueue};
 use packing::Packing;
 use snapshots::KeyHistory;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ use std::ops::Bound;
 use types::{HashSeed, KeyHash, Rng, Timestamp, Wire};
 use usage::Usage;
 
-pub use remains::Remains;
+pub use deferred_drop::DeferredDrop;
 pub use usage::{By, Choice, Tracked};
 
 /// How many records [`Store::random_key`] draws before it settles for any key that holds a value.
@@ -54,7 +54,7 @@ const RANDOM_DRAWS: usize = 64;
 
 /// What orders an effect: a timestamp with whatever its model needs beside it.
 pub trait Stamp: Copy + Ord + Debug + Wire {
-    /// True if somebody who observed other groups up to `upto` observed this effect of one of them ([`crate::Sight`]).
+    /// True if somebody who observed other groups up to `upto` observed this effect of one of them ([`crate::DependencyVector`]).
     fn is_observed(&self, group: u16, upto: &Self) -> bool {
         let _ = group;
         self <= upto
@@ -135,7 +135,7 @@ pub struct Store<S> {
     table: Table<Record<S>>,
     histories: Table<KeyHistory<S>>,
     /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
-    due: Agenda<S>,
+    due: FoldQueue<S>,
     /// Keys that are gone and whose history is kept in a few bytes.
     packing: Packing<S>,
     /// Histories of earlier eras: all of them may go.
@@ -145,19 +145,19 @@ pub struct Store<S> {
     /// Counts how often the horizon was given up. Histories of an earlier era are part of every snapshot.
     era: u64,
     /// How effects tell what they observed, where they need not have observed all before them.
-    sight: Option<SightOf<S>>,
-    /// With `sight`: an effect that arrives below more than so many waits.
+    dependencies: Option<DependencyVectorOf<S>>,
+    /// With `dependencies`: an effect that arrives below more than so many waits.
     few: usize,
-    /// With `sight`: every effect that is yet to come has observed what is at or below.
-    watershed: S,
-    /// With `sight`: the writes that concurrent ones cost others, if they are listed.
+    /// With `dependencies`: every effect that is yet to come has observed what is at or below.
+    stability_frontier: S,
+    /// With `dependencies`: the writes that concurrent ones cost others, if they are listed.
     losses: Option<Losses<S>>,
     /// Keys among whose effects some may not have observed an earlier one; only noted if losses are listed.
     contested: BTreeSet<(KeyHash, CompactKey)>,
     /// Histories in which effects wait to be done, by the first one that [`Store::show_to`] must show for that; `None`: by
     /// nothing more.
-    waiting: Agenda<Option<S>>,
-    /// With `sight`: a group and a place. Nobody is shown anything of another group above it.
+    waiting: FoldQueue<Option<S>>,
+    /// With `dependencies`: a group and a place. No reader sees anything of another group above it.
     shown: Option<(u16, S)>,
     /// How many more steps [`Store::refresh_some`] took than it was allowed.
     owed: u64,
@@ -180,7 +180,7 @@ pub struct Store<S> {
     /// What records, values, histories and deadlines occupy on the heap beyond the containers named here.
     memory: usize,
     /// Of that, what histories occupy.
-    kept: usize,
+    history_bytes: usize,
     /// How keys are used, where that is tracked.
     usage: Option<Box<Usage>>,
     seed: HashSeed,
@@ -196,17 +196,17 @@ impl<S: Stamp> Store<S> {
         Store {
             table: Table::new(seed),
             histories: Table::new(seed),
-            due: Agenda::new(),
+            due: FoldQueue::new(),
             packing: Packing::new(seed),
             released: Vec::new(),
             horizon: None,
             era: 0,
-            sight: None,
+            dependencies: None,
             few: FEW,
-            watershed: lowest,
+            stability_frontier: lowest,
             losses: None,
             contested: BTreeSet::new(),
-            waiting: Agenda::new(),
+            waiting: FoldQueue::new(),
             shown: None,
             owed: 0,
             steps: 0,
@@ -219,7 +219,7 @@ impl<S: Stamp> Store<S> {
             tombstones: 0,
             buried: 0,
             memory: 0,
-            kept: 0,
+            history_bytes: 0,
             usage: None,
             seed,
             scratch: Vec::new(),
@@ -249,7 +249,7 @@ impl<S: Stamp> Store<S> {
         }
         let from = (self.lapsed_until + 1, CompactKey::new(b""));
         let passed = from..(now_millis + 1, CompactKey::new(b""));
-        let (mut lapsed, merges) = (0, self.sight.is_some() && self.horizon.is_some());
+        let (mut lapsed, merges) = (0, self.dependencies.is_some() && self.horizon.is_some());
         for (at, key) in self.deadlines.range(passed.clone()).chain(self.ends.range(passed)) {
             let hash = self.seed.hash(key);
             let record = self.table.get(hash, key).filter(|record| record.cell.end() == *at);
@@ -275,7 +275,7 @@ impl<S: Stamp> Store<S> {
         let deadlines = deadlines * size_of::<(u64, CompactKey)>() * 3 / 2;
         let losses = self.losses.as_ref().map_or(0, Losses::memory);
         let usage = self.usage.as_ref().map_or(0, |usage| usage.memory());
-        let others = self.memory - self.kept;
+        let others = self.memory - self.history_bytes;
         self.table.memory() + deadlines + losses + usage + others + self.of_histories()
     }
 
@@ -291,7 +291,7 @@ impl<S: Stamp> Store<S> {
         self.histories.memory()
             + self.histories.len() * size_of::<KeyHistory<S>>()
             + due
-            + self.kept
+            + self.history_bytes
             + self.packing.memory()
     }
 
@@ -336,8 +336,8 @@ impl<S: Stamp> Store<S> {
     /// Brings the end of a key's history into the cache, where most effects are put; after `prefetch_history`.
     #[inline]
     pub fn prefetch_last_effect(&self, hash: KeyHash, key: &[u8]) {
-        if let Some(kept) = self.histories.get(hash, key) {
-            kept.history.prefetch_last();
+        if let Some(key_history) = self.histories.get(hash, key) {
+            key_history.history.prefetch_last();
         }
     }
 
@@ -551,19 +551,20 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Removes everything and hands it over: to be put back in the place of this store, or to be freed in pieces
-    /// ([`Store::into_remains`]). The horizon stays. `stamp` is at least every stamp so far.
+    /// ([`Store::into_deferred_drop`]). The horizon stays. `stamp` is at least every stamp so far.
     pub fn take(&mut self, stamp: S) -> Store<S> {
         let mut empty = Store::new(self.seed, self.watermark.max(stamp));
         (empty.horizon, empty.era) = (self.horizon, self.era);
-        (empty.sight, empty.watershed, empty.few) = (self.sight, self.watershed, self.few);
+        (empty.dependencies, empty.stability_frontier, empty.few) =
+            (self.dependencies, self.stability_frontier, self.few);
         (empty.shown, empty.mutants, empty.lapsed_until) = (self.shown, self.mutants, self.lapsed_until);
         empty.track(self.usage.as_ref().map(|usage| usage.tracked()));
         std::mem::replace(self, empty)
     }
 
     /// What is left to be freed when nobody needs the store any more.
-    pub fn into_remains(mut self) -> Remains<S> {
-        Remains::new(
+    pub fn into_deferred_drop(mut self) -> DeferredDrop<S> {
+        DeferredDrop::new(
             self.table.take(),
             [self.deadlines, self.ends],
             self.histories.take(),

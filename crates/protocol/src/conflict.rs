@@ -1,4 +1,4 @@
-//! What keyspaces tell of writes that were lost to concurrent ones.
+//! Lost updates, as keyspaces report them.
 
 use datatypes::merge::LostPart;
 use types::wire_struct;

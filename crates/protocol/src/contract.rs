@@ -7,11 +7,11 @@ use types::{Address, Instant, NodeId, ReplyBuf, ReplySink, RequestId, Rng, WallT
 
 /// A replica of a partition, or a coordinator in a gateway: anything with an address that reacts to inputs.
 pub trait Protocol: Sized {
-    /// What instances of this protocol say to one another.
+    /// The messages between instances of this protocol.
     type Message: Wire;
-    /// What it can be reminded of; one deadline each.
+    /// Its timers; one deadline each.
     type Timer: Copy + Ord + std::fmt::Debug;
-    /// What it writes to the log, borrowed where the caller has it.
+    /// Its log records, borrowed where the caller has them.
     type Record<'a>: Encode;
     /// True if instances that log serve reads of their own process without hearing from others and without their timers.
     /// While the log refuses records they do only that: what they hear and what timers bring would have to be logged. Reads
@@ -33,8 +33,8 @@ pub trait Protocol: Sized {
     /// checkpoint began, so recovery applies a log record only to what is older than it.
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
 
-    /// True for a message that nobody waits for: it may stay some milliseconds, for others to travel with. No message
-    /// of a stream is asked for.
+    /// True for a message that no process waits for: the driver may delay it by some milliseconds, to batch it with
+    /// others. No message of a stream is asked for.
     fn can_wait(message: &Self::Message) -> bool {
         let _ = message;
         false
@@ -60,15 +60,15 @@ pub trait Protocol: Sized {
         false
     }
 
-    /// The log refuses records, and what it has refused is kept until it takes it: until `log_healed`, what is answered is to
+    /// The log refuses records, and the driver retains them until the log takes them: until `log_healed`, answers must
     /// rest on logged records only.
     fn log_refuses(&mut self) {}
 
     /// The log takes records again.
     fn log_healed(&mut self) {}
 
-    /// What became of a chunk of the spool: its bytes, which were asked for by [`Outputs::fetch`]; or `None`, asked or not:
-    /// it is gone, or could not be kept in the first place. Like a step otherwise.
+    /// The answer of the spool about a chunk: its bytes after [`Outputs::fetch`]; or `None`, requested or not: the
+    /// chunk is gone, or the spool could not store it. Like a step otherwise.
     fn spooled(&mut self, now: Now, chunk: u64, bytes: Option<&[u8]>, out: &mut Outputs<'_, Self>) {
         let _ = (now, chunk, bytes, out);
     }
@@ -133,7 +133,7 @@ pub enum Input<'a, P: Protocol> {
     },
     /// A message, from a peer's [`Outputs::send`] (perhaps again) or [`Outputs::stream`] (in order, once).
     Message {
-        /// Who sent it, in which life.
+        /// The sender, in its life.
         from: NodeId,
         /// What it said.
         message: P::Message,
@@ -187,7 +187,7 @@ pub trait Replies {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink;
 }
 
-/// For steps that nobody is answered in: what is written is forgotten.
+/// A sink for steps without replies: it discards what is written.
 #[derive(Debug, Default)]
 pub struct NoReplies(ReplyBuf);
 
@@ -207,14 +207,14 @@ pub(crate) enum Outgoing<M> {
 
 /// How durable the records of some steps must be.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Strongest {
+pub(crate) struct StrongestDurability {
     /// Before messages may leave.
     pub messages: Option<Durability>,
     /// Before replies may.
     pub replies: Option<Durability>,
 }
 
-impl Strongest {
+impl StrongestDurability {
     #[inline]
     fn persisted(&mut self, for_messages: Durability, for_replies: Durability) {
         self.messages = self.messages.max(Some(for_messages));
@@ -227,7 +227,7 @@ pub struct Outputs<'o, P: Protocol> {
     pub(crate) node: NodeId,
     pub(crate) records: &'o mut Vec<u8>,
     pub(crate) persisted: &'o mut u64,
-    pub(crate) strongest: &'o mut Strongest,
+    pub(crate) strongest: &'o mut StrongestDurability,
     pub(crate) gated: &'o mut Vec<Outgoing<P::Message>>,
     pub(crate) ungated: &'o mut Vec<(Address, P::Message)>,
     pub(crate) timers: &'o mut Timers<P::Timer>,
@@ -315,7 +315,8 @@ impl<P: Protocol> Outputs<'_, P> {
         self.timers.disarm(timer);
     }
 
-    /// Moves bytes out of the memory; waits for no record, since it tells nobody anything. See [`SpoolRequest`].
+    /// Moves bytes out of the memory; waits for no record, since no process learns anything from it. See
+    /// [`SpoolRequest`].
     pub fn spill(&mut self, chunk: u64, bytes: Vec<u8>) {
         self.spool.push(SpoolRequest::Spill { chunk, bytes });
     }

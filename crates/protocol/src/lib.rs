@@ -1,4 +1,4 @@
-//! The contract between a protocol and whoever drives it.
+//! The contract between a protocol and its driver.
 //!
 //! A protocol is a step function over data: it reacts to a batch of [`Input`]s by changing its state and filling
 //! [`Outputs`]. It never blocks, never fails, opens nothing, reads no clock and draws no entropy. Two drivers run
@@ -45,10 +45,10 @@
 mod claim;
 mod compiled;
 mod conflict;
+mod contention;
 mod contract;
 pub mod eviction;
 mod gate;
-mod heat;
 pub mod hosted;
 pub mod model;
 mod replica;
@@ -62,10 +62,10 @@ pub use claim::{
 };
 pub use compiled::Compiled;
 pub use conflict::{Conflict, ConflictingWrite};
+pub use contention::{Contention, ContentionCounts, ContentionStats, HotKey, Pair, Sketch, merged};
 pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
-pub use heat::{Heat, HotKey, Meeting, Meetings, Pair, Sketch, merged};
 pub use replica::{Mutant, Mutants, Packet, Replica};
-pub use request::{ContextAsk, KeyedOperation, Losses, Request, Step, misconf, unlogged};
+pub use request::{ContextRequest, KeyedOperation, Losses, Request, Step, misconf, unlogged};
 pub use stream::Frame;
 pub use unlogged::Unlogged;

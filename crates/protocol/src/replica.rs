@@ -1,6 +1,6 @@
 //! A protocol instance with its timers, its streams and its durability gate; pure, and owned by either driver.
 
-use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies, SpoolRequest, Strongest};
+use crate::contract::{Input, Now, Outgoing, Outputs, Protocol, Replies, SpoolRequest, StrongestDurability};
 use crate::gate::{Durable, Gate};
 use crate::stream::{Arrival, Frame, Streams};
 use crate::timers::Timers;
@@ -84,7 +84,7 @@ pub struct Replica<P: Protocol> {
     persisted: u64,
     /// Up to which record each group of the log that is not known to be written reaches.
     groups: VecDeque<(u64, u64)>,
-    strongest: Strongest,
+    strongest: StrongestDurability,
     /// Outputs of steps whose records have no group number yet.
     fresh: Vec<Outgoing<P::Message>>,
     fresh_frames: Vec<(Address, Frame)>,
@@ -114,7 +114,7 @@ impl<P: Protocol> Replica<P> {
             records: Vec::new(),
             persisted: 0,
             groups: VecDeque::new(),
-            strongest: Strongest::default(),
+            strongest: StrongestDurability::default(),
             fresh: Vec::new(),
             fresh_frames: Vec::new(),
             held: VecDeque::new(),
@@ -308,7 +308,7 @@ impl<P: Protocol> Replica<P> {
 
     /// The records are in the log's group with this number; what the steps sent is now held behind it.
     pub fn appended(&mut self, group: u64) {
-        let Strongest { messages, replies } = std::mem::take(&mut self.strongest);
+        let StrongestDurability { messages, replies } = std::mem::take(&mut self.strongest);
         self.gate = self.gate.and(Gate::of(group, messages));
         self.reply_gate = self.reply_gate.and(Gate::of(group, replies));
         self.records.clear();
@@ -342,7 +342,7 @@ impl<P: Protocol> Replica<P> {
         self.logged(written);
         self.groups.clear();
         self.records.clear();
-        self.strongest = Strongest::default();
+        self.strongest = StrongestDurability::default();
         self.fresh.clear();
         self.fresh_frames.clear();
         self.held.retain(|(gate, _)| gate.written <= written);

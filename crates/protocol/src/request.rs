@@ -180,7 +180,7 @@ pub enum Request<'a> {
         /// The asking session.
         session: SessionId,
         /// What.
-        ask: ContextAsk<'a>,
+        ask: ContextRequest<'a>,
     },
     /// A command that only keyspaces of one model have, in its words, the name first (`BRANCH HEADS`). Other keyspaces
     /// refuse it.
@@ -201,7 +201,7 @@ pub enum Request<'a> {
 
 /// What a session asks about its causal thread: what it has read and written, and so depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ContextAsk<'a> {
+pub enum ContextRequest<'a> {
     /// All of it, as an opaque token for another session: a byte string.
     Token,
     /// Goes on only when snapshots of this process show what another session depended on: `OK`, or `UNAVAILABLE` if that
@@ -232,7 +232,7 @@ pub enum ContextAsk<'a> {
     },
 }
 
-impl ContextAsk<'_> {
+impl ContextRequest<'_> {
     /// What a keyspace answers that has no causal threads.
     pub fn refusal() -> Error {
         Error::err("contexts and session scopes are of causal keyspaces; this keyspace has another model")

@@ -58,12 +58,12 @@ struct Sender {
     unacknowledged: VecDeque<Box<[u8]>>,
     resend_at: Option<Instant>,
     /// While frames are sent again.
-    again: Option<Again>,
+    retransmission: Option<Retransmission>,
 }
 
 /// Frames are sent again in order: those before `next` have been, and so many may be on their way.
 #[derive(Clone, Copy, Debug)]
-struct Again {
+struct Retransmission {
     next: u64,
     window: u64,
 }
@@ -114,7 +114,7 @@ impl Streams {
         peer.sender.resend_at.get_or_insert(now + RESEND_AFTER);
         match peer.life {
             // It follows when those before it have arrived.
-            Some(_) if peer.sender.again.is_some() => {}
+            Some(_) if peer.sender.retransmission.is_some() => {}
             Some(to_life) => {
                 let message = peer.sender.unacknowledged[(number - peer.sender.first) as usize].clone();
                 packets.push((to, Packet::Frame(Frame::Data { to_life, number, message })));
@@ -200,8 +200,8 @@ impl Streams {
 }
 
 impl Peer {
-    /// The peer is in a new life. What was queued before its first life was known is kept and sent; what was
-    /// meant for an earlier life is gone.
+    /// The peer is in a new life. Messages queued before the peer's first life was known are sent to it; messages for
+    /// an earlier life are dropped.
     fn restart<P: Protocol>(
         &mut self,
         from: NodeId,
@@ -228,7 +228,7 @@ impl Sender {
         packets: &mut Vec<(Address, Packet<P>)>,
     ) {
         self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
-        self.again = Some(Again { next: self.first, window: RESEND_WINDOW });
+        self.retransmission = Some(Retransmission { next: self.first, window: RESEND_WINDOW });
         self.send_more(to, to_life, packets);
     }
 
@@ -239,17 +239,17 @@ impl Sender {
         to_life: Incarnation,
         packets: &mut Vec<(Address, Packet<P>)>,
     ) {
-        let Some(again) = &mut self.again else { return };
+        let Some(retransmission) = &mut self.retransmission else { return };
         let end = self.first + self.unacknowledged.len() as u64;
-        again.next = again.next.max(self.first);
-        let last = end.min(self.first + again.window);
-        for number in again.next..last {
+        retransmission.next = retransmission.next.max(self.first);
+        let last = end.min(self.first + retransmission.window);
+        for number in retransmission.next..last {
             let message = self.unacknowledged[(number - self.first) as usize].clone();
             packets.push((to, Packet::Frame(Frame::Data { to_life, number, message })));
         }
-        again.next = again.next.max(last);
-        if again.next == end {
-            self.again = None;
+        retransmission.next = retransmission.next.max(last);
+        if retransmission.next == end {
+            self.retransmission = None;
         }
     }
 
@@ -259,8 +259,8 @@ impl Sender {
         self.first += done;
         if done > 0 {
             self.resend_at = (!self.unacknowledged.is_empty()).then(|| now + RESEND_AFTER);
-            if let Some(again) = &mut self.again {
-                again.window = (again.window * 2).min(REORDER_WINDOW);
+            if let Some(retransmission) = &mut self.retransmission {
+                retransmission.window = (retransmission.window * 2).min(REORDER_WINDOW);
             }
         }
     }

@@ -35,7 +35,7 @@ wire_struct!(Ask { transfer, cursor });
 pub struct Piece {
     /// The transfer.
     pub transfer: u64,
-    /// The cursor that was asked for.
+    /// The requested cursor.
     pub cursor: u64,
     /// Where to go on; `None` after the last piece.
     pub next: Option<u64>,
@@ -47,7 +47,7 @@ wire_struct!(Piece { transfer, cursor, next, content });
 /// What a piece means to the taker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is not the one that was asked for: repeated, or of another transfer.
+    /// It is not the requested piece: a repetition, or of another transfer.
     Stale,
     /// Install it; there is more.
     More,

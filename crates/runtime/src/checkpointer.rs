@@ -1,4 +1,4 @@
-//! The thread that takes checkpoints beside traffic, so that log and recovery time stay bounded.
+//! The thread that takes checkpoints while the process serves, so that log and recovery time stay bounded.
 
 use crate::cluster::Cluster;
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};

@@ -1,5 +1,5 @@
 //! Keys of caches go: in keyspaces that the process keeps by itself, by a deletion that is logged like any other, under the
-//! lock of their partition. Replicated keyspaces do it themselves, by transactions ([`protocol::hosted::Chore`]).
+//! lock of their partition. Replicated keyspaces do it themselves, by transactions ([`protocol::hosted::MaintenanceTask`]).
 //!
 //! A cache with a share of its own is looked after at each of its steps; what goes for the process's limit is taken from
 //! partitions that are drawn by how much they occupy. Each call lets so many keys go at most, and a worker comes back as
@@ -26,7 +26,7 @@ const OF_ONE: usize = 8;
 
 /// What has come of trying to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relief {
+pub(crate) enum EvictionOutcome {
     /// There is room.
     Enough,
     /// Keys have gone, and more have to.
@@ -76,7 +76,7 @@ impl Evictor<'_> {
         }
         let mut refused = false;
         if let Some(journal) = self.journal {
-            // Nobody waits for a reply; what the log refuses is undone, and goes later.
+            // No client waits for a reply; what the log refuses is undone, and retried later.
             refused = !journal.append(&mut [(cell, &mut *replica)]);
             cell.count(replica.protocol());
         }
@@ -91,11 +91,11 @@ impl Evictor<'_> {
         keyspace: &Keyspace,
         cell: &Arc<PartitionCell>,
         replica: &mut Replica<Solo>,
-    ) -> Relief {
-        let Some((policy, share)) = keyspace.share() else { return Relief::Enough };
+    ) -> EvictionOutcome {
+        let Some((policy, share)) = keyspace.share() else { return EvictionOutcome::Enough };
         let is_too_much = |cell: &PartitionCell| cell.occupied().evictable() > share;
         if !is_too_much(cell) {
-            return Relief::Enough;
+            return EvictionOutcome::Enough;
         }
         let gone = self.evict((cell, replica), policy, AT_ONCE, is_too_much);
         keyspace.count_evicted(gone);
@@ -103,39 +103,43 @@ impl Evictor<'_> {
             self.memory.set_full(keyspace.id, true);
         }
         match (is_too_much(cell), gone) {
-            (false, _) => Relief::Enough,
-            (true, 0) => Relief::None,
-            (true, _) => Relief::Some,
+            (false, _) => EvictionOutcome::Enough,
+            (true, 0) => EvictionOutcome::None,
+            (true, _) => EvictionOutcome::Some,
         }
     }
 
     /// Makes room in the process, as far as that is done in one call.
-    pub(crate) fn make_room(&mut self, keyspaces: &[Arc<Keyspace>]) -> Relief {
+    pub(crate) fn make_room(&mut self, keyspaces: &[Arc<Keyspace>]) -> EvictionOutcome {
         let relief = self.let_keys_go(keyspaces);
-        if relief == Relief::None {
+        if relief == EvictionOutcome::None {
             self.memory.set_barren(self.now.instant);
         }
         relief
     }
 
-    fn let_keys_go(&mut self, keyspaces: &[Arc<Keyspace>]) -> Relief {
+    fn let_keys_go(&mut self, keyspaces: &[Arc<Keyspace>]) -> EvictionOutcome {
         let caches: Vec<(&Arc<Keyspace>, Eviction)> =
             keyspaces.iter().filter_map(|keyspace| Some((keyspace, keyspace.policy()?))).collect();
         if caches.is_empty() {
-            return if self.memory.excess(false) == 0 { Relief::Enough } else { Relief::None };
+            return if self.memory.excess(false) == 0 {
+                EvictionOutcome::Enough
+            } else {
+                EvictionOutcome::None
+            };
         }
         let mut all = 0;
         while all < AT_ONCE && self.memory.excess(true) > 0 {
             match self.evict_drawn(&caches) {
-                None => return Relief::Enough,
+                None => return EvictionOutcome::Enough,
                 Some(0) => break,
                 Some(gone) => all += gone,
             }
         }
         match (self.memory.excess(true), all) {
-            (0, _) => Relief::Enough,
-            (_, 0) => Relief::None,
-            _ => Relief::Some,
+            (0, _) => EvictionOutcome::Enough,
+            (_, 0) => EvictionOutcome::None,
+            _ => EvictionOutcome::Some,
         }
     }
 
@@ -175,11 +179,16 @@ impl Evictor<'_> {
 }
 
 /// Does what is left to do for all caches that this process keeps by itself: their shares, and the process's limit.
-pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng, lapsed: &mut LapsedKeys) -> Relief {
+pub(crate) fn look_after(
+    process: &Process,
+    now: Now,
+    random: &mut Rng,
+    lapsed: &mut LapsedKeys,
+) -> EvictionOutcome {
     let (memory, keyspaces) = (&*process.locals.memory, process.keyspaces());
     let mut evictor = Evictor { memory, journal: process.journal.as_ref(), now, random, lapsed };
     let mut relief = match memory.limit() {
-        0 => Relief::Enough,
+        0 => EvictionOutcome::Enough,
         _ => evictor.make_room(&keyspaces),
     };
     for keyspace in keyspaces.iter() {
@@ -188,9 +197,9 @@ pub(crate) fn look_after(process: &Process, now: Now, random: &mut Rng, lapsed: 
         for cell in keyspace.partitions.iter().filter(|cell| cell.occupied().evictable() > share) {
             let mut replica = cell.replica.lock();
             match evictor.keep_share(keyspace, cell, &mut replica) {
-                Relief::Enough => {}
-                Relief::Some => relief = Relief::Some,
-                Relief::None => is_full = true,
+                EvictionOutcome::Enough => {}
+                EvictionOutcome::Some => relief = EvictionOutcome::Some,
+                EvictionOutcome::None => is_full = true,
             }
         }
         if !is_full {

@@ -189,7 +189,7 @@ impl Wanted {
     }
 }
 
-/// What the client is told that wanted to change something.
+/// The reply to the client that wanted a change.
 pub(crate) fn reply(outcome: Result<LibraryChange, Error>, sink: &mut dyn ReplySink) {
     match outcome {
         Err(error) => sink.error(&error),

@@ -31,20 +31,20 @@ the above things in order for the server to start accepting connections from the
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Guard {
-    cross_protocol: Seldom,
-    wrong_password: Seldom,
-    slow_subscriber: Seldom,
-    denied: Seldom,
-    late: Seldom,
+    cross_protocol: RateLimit,
+    wrong_password: RateLimit,
+    slow_subscriber: RateLimit,
+    denied: RateLimit,
+    late: RateLimit,
     pause_until: AtomicU64,
     pauses_writes_only: AtomicBool,
 }
 
 /// When something was logged last.
 #[derive(Default)]
-struct Seldom(Mutex<Option<Instant>>);
+struct RateLimit(Mutex<Option<Instant>>);
 
-impl Seldom {
+impl RateLimit {
     /// True if it is time to log it again.
     fn is_due(&self) -> bool {
         let mut last = self.0.lock();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_same_is_logged_once_a_minute() {
-        let seldom = Seldom::default();
+        let seldom = RateLimit::default();
         assert!(seldom.is_due() && !seldom.is_due());
         *seldom.0.lock() = Instant::now().checked_sub(LOG_EVERY);
         assert!(seldom.is_due() && !seldom.is_due());

@@ -1,7 +1,7 @@
 //! What surrounds a worker's gateway.
 
 use crate::cluster::{self, HotKeysQuestion};
-use crate::eviction::{Evictor, Relief};
+use crate::eviction::{EvictionOutcome, Evictor};
 use crate::functions::{self, Wanted};
 use crate::keyspace::Keyspace;
 use crate::lapsed::LapsedKeys;
@@ -41,8 +41,8 @@ pub(crate) struct WorkerHost {
     pub(crate) outcome: Outcome,
     /// The cluster is to be pumped before this turn ends.
     pub(crate) stirred: bool,
-    /// What was told to other gateways since the last `Worker::hold_told`.
-    pub(crate) told: Vec<(Audience, Arc<News>)>,
+    /// What was told to other gateways since the last `Worker::hold_news`.
+    pub(crate) news: Vec<(Audience, Arc<News>)>,
     /// Another worker was far behind with what it was told when this one told something last.
     pub(crate) is_congested: bool,
     /// How often statistics had been reset when this worker's were begun.
@@ -66,7 +66,7 @@ impl WorkerHost {
             random: Rng::new(),
             outcome,
             stirred: false,
-            told: Vec::new(),
+            news: Vec::new(),
             is_congested: false,
             resets: 0,
             lapsed: LapsedKeys::new(),
@@ -533,7 +533,7 @@ impl Host for WorkerHost {
             Audience::Elsewhere => !self.process.view.has_peers(),
         };
         if !is_alone {
-            self.told.push((whom, Arc::new(news)));
+            self.news.push((whom, Arc::new(news)));
         }
     }
 
@@ -625,8 +625,8 @@ impl Host for WorkerHost {
         let (random, lapsed) = (&mut self.random, &mut self.lapsed);
         let mut evictor = Evictor { memory, journal, now, random, lapsed };
         match evictor.make_room(&process.keyspaces()) {
-            Relief::None => Err(memory.refusal(None)),
-            Relief::Enough | Relief::Some => Ok(()),
+            EvictionOutcome::None => Err(memory.refusal(None)),
+            EvictionOutcome::Enough | EvictionOutcome::Some => Ok(()),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The process's log as its threads share it: append under the partition's lock, one write per turn, one syncer.
 //!
 //! # A log that refuses records
-//! A group that cannot be written (disk full, I/O error) suspends the log until [`Journal::retry`] succeeds. What the group
-//! holds of solo partitions is undone, and they refuse writes. What it holds of replicas has been acted on and is kept in
-//! memory, with all that they persist meanwhile, in order; the retry writes that before anything else. Until all of it is
-//! written, [`Journal::durable`] stays where it was, so that the gates of replicas stay closed: nothing that is not logged
-//! leaves this process.
+//! A group that cannot be written (disk full, I/O error) suspends the log until [`Journal::retry`] succeeds. What the
+//! group holds of solo partitions is undone, and they refuse writes. Replicas have acted on their records in it: the
+//! journal retains these in memory, with all that the replicas persist meanwhile, in order; the retry writes them
+//! before anything else. Until all of it is written, [`Journal::durable`] stays where it was, so that the gates of
+//! replicas stay closed: nothing that is not logged leaves this process.
 
 #[cfg(test)]
 mod tests;
@@ -263,13 +263,13 @@ impl Journal {
         true
     }
 
-    /// Tries to end a suspension. True when the log takes records again, and has those that were kept.
+    /// Tries to end a suspension. True when the log takes records again, and has the retained ones.
     pub(crate) fn retry(&self) -> bool {
         if !self.is_suspended() {
             return false;
         }
         let mut shared = self.shared.lock();
-        let healed = shared.undone.is_empty() && shared.log.retry().is_ok() && shared.write_kept();
+        let healed = shared.undone.is_empty() && shared.log.retry().is_ok() && shared.write_hosting();
         if healed {
             self.written.store(shared.log.written().0, Ordering::Release);
             self.suspended.store(false, Ordering::Release);
@@ -367,8 +367,9 @@ impl Shared {
         self.undone.append(&mut self.dirty);
     }
 
-    /// Writes what was kept, in order. False if the log refuses again; what it has not taken stays kept.
-    fn write_kept(&mut self) -> bool {
+    /// Writes the retained records, in order. False if the log refuses again; records that it has not taken stay
+    /// retained.
+    fn write_hosting(&mut self) -> bool {
         while !self.kept.is_empty() {
             let mut count = 0;
             while let Some(record) = self.kept.get(count)

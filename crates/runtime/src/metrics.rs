@@ -173,13 +173,13 @@ const METRICS: &[Metric] = &[
         |s| each_backlog(s, |backlog| backlog.conflicts_dropped),
     ),
     metric(
-        "transactions_met_total",
+        "transaction_contention_total",
         Counter,
         "transactions",
         &["keyspace", "kind"],
         "How often transactions of a strict keyspace waited for others at replicas here (kind wait), were refused \
          (conflict) or lost their locks (wound).",
-        meetings,
+        contention,
     ),
     metric(
         "snapshot_age_ms",
@@ -231,9 +231,14 @@ const METRICS: &[Metric] = &[
          shown from the first one on.",
         |s| each_lag(s, |lag| lag.degraded.1 > 0, |lag| lag.degraded.0),
     ),
-    metric("sessions_degraded_total", Counter, "sessions", KEYSPACE, "How often a session began to.", |s| {
-        each_lag(s, |lag| lag.degraded.1 > 0, |lag| lag.degraded.1)
-    }),
+    metric(
+        "sessions_degraded_total",
+        Counter,
+        "sessions",
+        KEYSPACE,
+        "How often a session became one of these.",
+        |s| each_lag(s, |lag| lag.degraded.1 > 0, |lag| lag.degraded.1),
+    ),
     metric(
         "log_written_group",
         Counter,
@@ -289,9 +294,10 @@ fn each_backlog(sample: &Sample<'_>, value: fn(&Backlog) -> u64) -> Vec<Value> {
 }
 
 /// How often transactions of strict keyspaces were in each other's way at replicas here, by what came of it.
-fn meetings(sample: &Sample<'_>) -> Vec<Value> {
-    let lines = sample.backlogs.iter().flat_map(|(name, Backlog { meetings, .. })| {
-        let kinds = [("wait", meetings.waits), ("conflict", meetings.conflicts), ("wound", meetings.wounds)];
+fn contention(sample: &Sample<'_>) -> Vec<Value> {
+    let lines = sample.backlogs.iter().flat_map(|(name, Backlog { contention, .. })| {
+        let kinds =
+            [("wait", contention.waits), ("conflict", contention.conflicts), ("wound", contention.wounds)];
         kinds.map(|(kind, count)| (vec![name.clone(), kind.to_owned()], count))
     });
     lines.collect()

@@ -1,4 +1,4 @@
-//! What a process is told when it starts.
+//! The options of a process.
 
 use crate::cluster::{ClusterOptions, Models};
 use protocol::Durability;
@@ -24,7 +24,7 @@ pub struct Options {
     pub durability: Durability,
     /// What clients must say to AUTH; `None` lets everybody in.
     pub password: Option<String>,
-    /// The file that users are kept in, if any.
+    /// The file of the users, if any.
     pub acl_file: Option<PathBuf>,
     /// Without a password, only clients on this machine are served at wildcard addresses.
     pub protected_mode: bool,

@@ -68,7 +68,7 @@ pub(crate) struct Inbox {
 
 /// With more bytes of news that it has not heard a worker is far behind.
 pub(crate) const MANY_NEWS_BYTES: usize = 8 << 20;
-/// With more bytes of them it misses what else is told.
+/// With more bytes of them it misses further news.
 pub(crate) const MOST_NEWS_BYTES: usize = 128 << 20;
 
 /// About how much memory news take.

@@ -86,8 +86,8 @@ impl Server {
         Handle(Arc::clone(&self.process))
     }
 
-    /// Waits until the process was asked to end, and ends it in order: everything logged is synced, what no log
-    /// holds is kept in a checkpoint, the end is marked as clean.
+    /// Waits for the command to shut down, and shuts down in order: syncs everything logged, takes a checkpoint of what
+    /// no log holds, marks the end as clean.
     pub fn wait(self) -> Result<(), journal::LogError> {
         while !self.process.is_stopping() && self.workers.iter().all(|worker| !worker.is_finished()) {
             std::thread::park_timeout(LOOK_EVERY);

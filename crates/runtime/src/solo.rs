@@ -6,7 +6,7 @@ use crate::keyspace::{Keyspace, Locals, PartitionCell};
 use crate::lapsed::LapsedKeys;
 use crate::memory::Memory;
 use parking_lot::MutexGuard;
-use protocol::{ContextAsk, Gate, Input, NoReplies, Now, Replica, Replies, Request};
+use protocol::{ContextRequest, Gate, Input, NoReplies, Now, Replica, Replies, Request};
 use std::sync::Arc;
 use strict::solo::{Group, Record, Solo};
 use types::{KeyspaceId, RequestId, Rng};
@@ -135,7 +135,7 @@ impl SoloCall<'_> {
                 transactions.abort(*session, &mut group);
                 replies.reply(id).simple("OK");
             }
-            Request::Context { .. } => replies.reply(id).error(&ContextAsk::refusal()),
+            Request::Context { .. } => replies.reply(id).error(&ContextRequest::refusal()),
             Request::Own { words, .. } => replies.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 transactions.abort(*session, &mut group);

@@ -1,4 +1,4 @@
-//! The users of the process, and the file that they are kept in.
+//! The users of the process, and their file.
 //!
 //! Each process has its own. A file is read when the process starts and by `ACL LOAD`, and written by `ACL SAVE` only.
 

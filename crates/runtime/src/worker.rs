@@ -1,11 +1,11 @@
 //! A worker thread: its event loop, its connections, its gateway.
 
+mod held_news;
 mod replicated;
-mod told;
 
 use crate::cluster::{FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
-use crate::eviction::{self, Relief};
+use crate::eviction::{self, EvictionOutcome};
 use crate::functions;
 use crate::guard::{AUTHENTICATION_TIME, DENIED, MOMENT, MOST_UNAUTHENTICATED, is_local};
 use crate::health;
@@ -15,6 +15,7 @@ use crate::process::{Process, WorkerHandle};
 use crate::refusal;
 use crate::solo::Outcome;
 use gateway::{Config, ConnectionId, Gateway, Peer, State};
+use held_news::HeldNews;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use protocol::{Durable, Gate, NoReplies, Replies};
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strict::solo::Group;
-use told::Told;
 use types::{ReplyBuf, RequestId};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -68,13 +68,13 @@ pub(crate) struct Worker {
     /// Clients that have not authenticated, the oldest first, and when they came.
     unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
     /// What clients of this worker have told other gateways, and the log holds back.
-    told: VecDeque<Told>,
+    held_news: VecDeque<HeldNews>,
     /// What the messages to this worker's subscribers wait for that were published in this turn, as replies do.
     pushed: Outcome,
     /// What was told of those that wait for a key to hold something.
-    turns: Vec<Told>,
-    /// About how many bytes of news wait in `told`.
-    told_bytes: usize,
+    turns: Vec<HeldNews>,
+    /// About how many bytes of news wait in `held_news`.
+    held_news_bytes: usize,
     /// Subscribers whose output may have more memory than it needs.
     grown: Vec<usize>,
     /// How many commands there were when statistics were published.
@@ -121,10 +121,10 @@ impl Worker {
         Ok(Worker {
             wildcards: listeners.iter().map(is_wildcard).collect(),
             unauthenticated: VecDeque::new(),
-            told: VecDeque::new(),
+            held_news: VecDeque::new(),
             pushed: Outcome::NOTHING,
             turns: Vec::new(),
-            told_bytes: 0,
+            held_news_bytes: 0,
             grown: Vec::new(),
             published: 0,
             is_relieving: false,
@@ -460,15 +460,15 @@ impl Worker {
         // A log that failed meanwhile may have taken back what the first of these replies tell of.
         outcome.refused |= outcome.is_solo && self.log_failures() != failures;
         self.gate(token, &outcome);
-        if !self.host.told.is_empty() || self.gateway.has_news() {
-            // What it tells others comes behind what it wrote before.
+        if !self.host.news.is_empty() || self.gateway.has_news() {
+            // Its news to other processes follow its earlier writes.
             let held = self.connections.get(token).and_then(Option::as_ref);
             for (gate, undoable) in held.into_iter().flat_map(Connection::held) {
                 outcome.gate = outcome.gate.and(gate);
                 outcome.undoable = outcome.undoable.max(undoable);
             }
         }
-        self.hold_told(&outcome);
+        self.hold_news(&outcome);
         if self.gateway.has_news() && !outcome.refused {
             self.pushed.gate = self.pushed.gate.and(outcome.gate);
             self.pushed.undoable = self.pushed.undoable.max(outcome.undoable);
@@ -502,7 +502,7 @@ impl Worker {
         self.gateway.settle(&mut self.host, &mut news);
         // Any of them may tell of what any of them did.
         let mut outcome = self.host.take_outcome();
-        self.hold_told(&outcome);
+        self.hold_news(&outcome);
         let pushed = std::mem::replace(&mut self.pushed, Outcome::NOTHING);
         outcome.gate = outcome.gate.and(pushed.gate);
         outcome.undoable = outcome.undoable.max(pushed.undoable);
@@ -549,9 +549,9 @@ impl Worker {
                 write |= gate.written > durable.written;
             }
         }
-        for told in &self.told {
-            sync |= told.gate.synced > durable.synced;
-            write |= told.gate.written > durable.written;
+        for held_news in &self.held_news {
+            sync |= held_news.gate.synced > durable.synced;
+            write |= held_news.gate.written > durable.written;
         }
         if sync {
             self.host.me.awaits_log.store(true, Ordering::Release);
@@ -569,8 +569,8 @@ impl Worker {
         for token in std::mem::take(&mut self.touched) {
             self.send(token, durable);
         }
-        self.send_told(durable);
-        if !self.holding.is_empty() || !self.told.is_empty() {
+        self.send_held_news(durable);
+        if !self.holding.is_empty() || !self.held_news.is_empty() {
             self.host.me.awaits_log.store(true, Ordering::Release);
             let late = self.host.process.journal.as_ref().is_some_and(|journal| journal.durable() != durable);
             if late {
@@ -655,7 +655,7 @@ impl Worker {
         }
         if self.host.is_congested {
             let is_behind = self.host.process.workers.read().iter().any(|worker| worker.is_congested());
-            self.host.is_congested = is_behind || self.is_told_much();
+            self.host.is_congested = is_behind || self.holds_much_news();
         }
         if self.host.process.journal.as_ref().is_some_and(Journal::is_suspended) {
             // What they hold may have waited for long enough.
@@ -702,8 +702,8 @@ impl Worker {
     /// Lets keys of caches go, as long as there is too much.
     fn relieve(&mut self) {
         let host = &mut self.host;
-        self.is_relieving =
-            eviction::look_after(&host.process, host.now, &mut host.random, &mut host.lapsed) == Relief::Some;
+        self.is_relieving = eviction::look_after(&host.process, host.now, &mut host.random, &mut host.lapsed)
+            == EvictionOutcome::Some;
     }
 
     /// Gives back the memory of subscribers' outputs that are empty.

@@ -5,7 +5,7 @@ use crate::keyset::KeysetStep;
 use crate::script::TimedPlan;
 use crate::workload::{Passing, Plan, Shape, Watching};
 use checker::{Constraints, Outcome, render_values};
-use protocol::{ContextAsk, Input, KeyedOperation, Protocol, Request, Step};
+use protocol::{ContextRequest, Input, KeyedOperation, Protocol, Request, Step};
 use std::collections::VecDeque;
 use std::time::Duration;
 use types::{
@@ -25,7 +25,7 @@ pub(crate) enum Stage {
     /// Its keys are being watched.
     Watch,
     /// The whole transaction is one request.
-    Whole,
+    KeyspaceWork,
     Begin,
     /// The steps from this one on are next, or under way.
     Operate(usize),
@@ -41,7 +41,7 @@ pub(crate) struct Open {
     pub place: usize,
     pub stage: Stage,
     pub request: RequestId,
-    /// True for what is asked when traffic is over.
+    /// True for requests after the end of traffic.
     pub at_rest: bool,
     /// What its session takes over.
     pub context: Option<Context>,
@@ -98,13 +98,13 @@ impl Open {
         match plan.shape {
             _ if plan.watching == Watching::First => Stage::Watch,
             Shape::Interactive { .. } => Stage::Begin,
-            _ => Stage::Whole,
+            _ => Stage::KeyspaceWork,
         }
     }
 
     /// True when the transaction may commit although no answer comes.
     pub fn may_commit(&self) -> bool {
-        matches!(self.stage, Stage::Whole | Stage::Commit)
+        matches!(self.stage, Stage::KeyspaceWork | Stage::Commit)
     }
 
     /// What is known of the outcome when no answer will come.
@@ -120,7 +120,7 @@ impl Open {
         feed: impl FnOnce(&mut Vec<Input<'_, P>>),
     ) -> Result<(), Malformed> {
         let steps = match self.stage {
-            Stage::Whole => &self.plan.steps[..],
+            Stage::KeyspaceWork => &self.plan.steps[..],
             Stage::Operate(from) => &self.plan.steps[from..self.operate_end(from)],
             _ => &[],
         };
@@ -135,12 +135,12 @@ impl Open {
             (Stage::Begin | Stage::Commit | Stage::Abort, _) if !words.is_empty() => {
                 Request::Own { session, words: &words, steps: &[] }
             }
-            (Stage::Give, _) => Request::Context { session, ask: ContextAsk::Token },
+            (Stage::Give, _) => Request::Context { session, ask: ContextRequest::Token },
             (Stage::Take, _) => {
-                Request::Context { session, ask: ContextAsk::Restore { token, timeout: CONTEXT_TIMEOUT } }
+                Request::Context { session, ask: ContextRequest::Restore { token, timeout: CONTEXT_TIMEOUT } }
             }
             (Stage::Watch, _) => Request::Watch { session, keys: &keys },
-            (Stage::Whole, shape) => match (shape, &steps[..]) {
+            (Stage::KeyspaceWork, shape) => match (shape, &steps[..]) {
                 (Shape::One, [Step::Key(only)]) => Request::One { session, operation: only.clone() },
                 _ => Request::Many { session, steps: &steps, watched, multi: true },
             },
@@ -182,7 +182,7 @@ impl Open {
     /// True if this reply ends a transaction that is one request, and it took place.
     pub fn is_done_by(&self, reply: &ReplyBuf) -> bool {
         let stopped = self.plan.watching == Watching::Heeded && is_null_array(reply);
-        self.stage == Stage::Whole && refusal(reply).is_none() && !stopped
+        self.stage == Stage::KeyspaceWork && refusal(reply).is_none() && !stopped
     }
 
     /// Takes a reply: the first step whose replies it holds, these replies, and what comes next.
@@ -199,13 +199,13 @@ impl Open {
                 (0, Vec::new(), Next::Ask)
             }
             Stage::Watch => {
-                self.stage = Stage::Whole;
+                self.stage = Stage::KeyspaceWork;
                 (0, Vec::new(), Next::Ask)
             }
-            Stage::Whole if self.plan.watching == Watching::Heeded && is_null_array(reply) => {
+            Stage::KeyspaceWork if self.plan.watching == Watching::Heeded && is_null_array(reply) => {
                 (0, Vec::new(), Next::End(Outcome::Aborted))
             }
-            Stage::Whole => (0, render_values(reply), Next::End(Outcome::Committed)),
+            Stage::KeyspaceWork => (0, render_values(reply), Next::End(Outcome::Committed)),
             Stage::Begin => {
                 self.stage = Stage::Operate(0);
                 (0, Vec::new(), Next::Ask)

@@ -78,7 +78,7 @@ pub struct Setting {
 
 /// What a replica has, and whether it serves.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct ReplicaStatus {
     /// It serves, and does so since a loss was accepted.
     pub goes_on: bool,
     /// Everything that committed and was born up to here is here, whether it is remembered or not.
@@ -155,7 +155,7 @@ pub trait Deployment {
         false
     }
 
-    /// True if what is listed are siblings: they stay until somebody who observed them replaces the key.
+    /// True if the listed losses are siblings: they stay until a write that observed them replaces the key.
     fn keeps_siblings(&self) -> bool {
         false
     }
@@ -244,7 +244,7 @@ pub trait Deployment {
     }
 
     /// What a replica has, where operators accept losses.
-    fn standing(&self, instance: &Self::Protocol) -> Option<Standing> {
+    fn replica_status(&self, instance: &Self::Protocol) -> Option<ReplicaStatus> {
         let _ = instance;
         None
     }
@@ -267,7 +267,7 @@ pub trait Deployment {
         false
     }
 
-    /// True if what depends on something that is given up goes with it, and sessions that have seen it are told.
+    /// True if effects that depend on given-up writes are given up too, and sessions that have seen them get an error.
     fn gives_up_dependants(&self) -> bool {
         false
     }

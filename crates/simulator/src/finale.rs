@@ -31,11 +31,11 @@ pub struct Run {
     pub script: Script,
     /// A hash of everything that happened.
     pub trace_hash: u64,
-    /// Everything that happened, if it was asked for.
+    /// Every event, if the options request them.
     pub trace: Vec<String>,
     /// What clients did and saw.
     pub history: Vec<Transaction>,
-    /// How often a session was told that it goes on with less than it had seen.
+    /// How often a session got the error that it lost dependencies.
     pub degraded: usize,
     /// What the checks found.
     pub report: Report,

@@ -66,7 +66,7 @@ impl Front {
         self.turn(client)
     }
 
-    /// What a client asked for is answered.
+    /// A client's request has its reply.
     pub fn answer(&mut self, client: usize, reply: &ReplyBuf, now: Now) -> Turn {
         self.surroundings.now = now;
         if let Some((_, request)) = self.clients.get(&client) {

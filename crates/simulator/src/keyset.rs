@@ -1,7 +1,7 @@
-//! Commands on the whole keyspace, in plans and in histories. A plan holds them as steps without a key, whose binary form
-//! no operation has. Checkers know operations on keys only, and need no more: the keys of a run are few and known, so
-//! that in the history KEYS becomes EXISTS of every key, and FLUSHDB becomes DEL of every key. DBSIZE is asked for only
-//! together with KEYS, and must count what that lists.
+//! Commands on the whole keyspace, in plans and in histories. A plan holds them as steps without a key, whose binary
+//! form no operation has. Checkers know operations on keys only, and need no more: the keys of a run are few and known,
+//! so that in the history KEYS becomes EXISTS of every key, and FLUSHDB becomes DEL of every key. The workload sends
+//! DBSIZE only together with KEYS, and the count must match that list.
 
 use crate::workload::Workload;
 use checker::{Bytes, Check, Key, Outcome, Step, Transaction, Violation};
@@ -49,7 +49,7 @@ impl KeysetStep {
 /// The keys of a run, to tell what was done to all of them one by one.
 #[derive(Debug, Default)]
 pub(crate) struct KnownKeys {
-    /// Each with whether it is there until somebody deletes it.
+    /// Each key, and whether it exists until a client deletes it.
     keys: Vec<(Vec<u8>, bool)>,
     seed: HashSeed,
     partitions: u16,

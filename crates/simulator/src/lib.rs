@@ -51,7 +51,7 @@ mod workload;
 mod world;
 
 pub use checker::Violation;
-pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, Setting, Standing};
+pub use deployment::{Deployment, Host, KEYSPACE, Layout, Mutant, Mutants, ReplicaStatus, Setting};
 pub use deployments::{
     BlockingDeployment, CausalDeployment, Checked, CopiesDeployment, CopsCopiesDeployment, CopsDeployment,
     CureDeployment, HybridCureDeployment, LockingDeployment, NAMES, ParisCopiesDeployment, ParisDeployment,

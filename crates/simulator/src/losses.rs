@@ -10,7 +10,7 @@
 //! after others have missed it. What these saw is not in the order of the stamps then, and such a run remains undecided
 //! unless that explains it all the same.
 
-use crate::deployment::{Deployment, Standing};
+use crate::deployment::{Deployment, ReplicaStatus};
 use crate::world::{Event, World};
 use checker::{Check, Key, Outcome, Report, Transaction, Violation, check, check_replies};
 use protocol::{Packet, Replica};
@@ -47,7 +47,7 @@ pub(crate) struct Loss {
     at: u64,
     /// The processes that are left of each partition that has lost too many.
     left: BTreeMap<PartitionId, Vec<usize>>,
-    /// Who has been told to go on, and when that was last repeated.
+    /// The processes that got the command to go on, and the time of its last repetition.
     told: BTreeMap<PartitionId, (usize, u64)>,
     /// When the last of them had gone on.
     accepted_at: Option<u64>,
@@ -78,11 +78,11 @@ fn name(id: TransactionId) -> Name {
 }
 
 impl<D: Deployment> World<D> {
-    fn standing(&self, process: usize, partition: PartitionId) -> Option<Standing> {
+    fn replica_status(&self, process: usize, partition: PartitionId) -> Option<ReplicaStatus> {
         let life = self.processes[process].life.as_ref()?;
         let replica =
             life.replicas.iter().find(|replica| replica.node().slot.partition == Some(partition))?;
-        self.deployment.standing(replica.protocol())
+        self.deployment.replica_status(replica.protocol())
     }
 
     /// Notes what every replica has.
@@ -92,13 +92,13 @@ impl<D: Deployment> World<D> {
                 self.seen.forgot.insert(process);
             }
             for partition in self.processes[process].host.partitions.clone() {
-                let Some(standing) = self.standing(process, partition) else { continue };
+                let Some(replica_status) = self.replica_status(process, partition) else { continue };
                 let known = self.seen.replicas.entry((process, partition)).or_default();
-                known.base = known.base.max(standing.base);
-                for (id, born) in standing.executed {
+                known.base = known.base.max(replica_status.base);
+                for (id, born) in replica_status.executed {
                     known.executed.insert(name(id));
                     self.seen.births.insert(name(id), born);
-                    if let Some(loss) = self.loss.as_mut().filter(|_| standing.goes_on) {
+                    if let Some(loss) = self.loss.as_mut().filter(|_| replica_status.goes_on) {
                         loss.executed(partition, name(id));
                     }
                 }
@@ -135,9 +135,9 @@ impl<D: Deployment> World<D> {
         let mut voted = BTreeMap::new();
         for (partition, processes) in &left {
             if let [only] = processes[..]
-                && let Some(standing) = self.standing(only, *partition)
+                && let Some(replica_status) = self.replica_status(only, *partition)
             {
-                let held = standing.held.into_iter().map(|(id, at)| (name(id), at.0));
+                let held = replica_status.held.into_iter().map(|(id, at)| (name(id), at.0));
                 voted.insert(*partition, held.collect());
             }
         }
@@ -170,19 +170,25 @@ impl<D: Deployment> World<D> {
         let Some(loss) = &self.loss else { return };
         let mut all = true;
         for (partition, left) in loss.left.clone() {
-            let standing = |process: &usize| Some((self.standing(*process, partition)?, *process));
-            let standings: Vec<(Standing, usize)> = left.iter().filter_map(standing).collect();
-            if standings.iter().any(|(standing, _)| standing.goes_on) {
+            let replica_status =
+                |process: &usize| Some((self.replica_status(*process, partition)?, *process));
+            let replica_statuses: Vec<(ReplicaStatus, usize)> =
+                left.iter().filter_map(replica_status).collect();
+            if replica_statuses.iter().any(|(replica_status, _)| replica_status.goes_on) {
                 continue;
             }
             all = false;
             let told = self.loss.as_ref().and_then(|loss| loss.told.get(&partition).copied());
             // It asks the one that is furthest, which is known when all have answered.
-            let furthest = || standings.iter().max_by_key(|(standing, process)| (standing.base, *process));
+            let furthest = || {
+                replica_statuses
+                    .iter()
+                    .max_by_key(|(replica_status, process)| (replica_status.base, *process))
+            };
             let first = match told {
                 Some((_, at)) if self.now < at + REPEATS => None,
                 Some((first, _)) => Some(first),
-                None if standings.len() < left.len() => None,
+                None if replica_statuses.len() < left.len() => None,
                 None => furthest().map(|(_, process)| *process),
             };
             if let Some(first) = first {
@@ -296,7 +302,7 @@ impl<D: Deployment> World<D> {
             || loss.bases.get(&partition).is_some_and(|base| born <= *base)
     }
 
-    /// The history since those that are left have gone on, on top of what was kept.
+    /// The history since the survivors have gone on, on top of the state that they retained.
     fn after_loss(&self, loss: &Loss, accepted_at: u64) -> Vec<Transaction> {
         let mut after = Vec::new();
         for transaction in &self.recorder.history {

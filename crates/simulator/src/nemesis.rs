@@ -304,7 +304,7 @@ impl<D: Deployment> World<D> {
     /// Ends a process's life; its clients find their connections closed.
     pub(crate) fn end(&mut self, process: usize, how: End) {
         if self.swarm.has(Feature::AcceptLoss) {
-            // What it has told others is known before it is gone.
+            // The world records what the process has sent before it dies.
             self.observe();
         }
         self.processes[process].end(how, self.setting.durability);

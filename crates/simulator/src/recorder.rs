@@ -202,13 +202,13 @@ impl Recorder {
         self.history.iter_mut().for_each(|transaction| transaction.steps.retain(|step| !told(step)));
     }
 
-    /// The client was told with it that what its session had written is given up.
+    /// With this reply the client got the error that its session's writes were given up.
     pub fn told_of_loss(&mut self, place: usize) {
         self.history[place].told_of_loss = true;
     }
 
-    /// Whoever was told that his session goes on with less than it had seen is a causal thread of its own from then on, which has
-    /// taken over no context (HA-POCC). Nothing is recorded after it.
+    /// After the error that a session lost dependencies, the session is a causal thread of its own, without an
+    /// inherited context (HA-POCC). Nothing is recorded after it.
     pub fn begin_threads_anew(&mut self, gives_up_dependants: bool) {
         let mut last = self.history.iter().map(|transaction| transaction.session).max().unwrap_or(0);
         let told: Vec<usize> = match gives_up_dependants {
@@ -292,8 +292,9 @@ impl Recorder {
         self.history[place].claim = Some(converted(claim));
     }
 
-    /// An instance knows that a transaction has committed. Where nobody claimed it, it stands for itself; somebody
-    /// must be in doubt about it then, which the checker looks after. `partition` is the instance's, if it has one only.
+    /// An instance knows that a transaction has committed. An unclaimed commit counts as a transaction of its own; then
+    /// some client must be in doubt about it, which the checker verifies. `partition` is the instance's, if it has one
+    /// only.
     pub fn outcome(&mut self, mut claim: protocol::Claim, partition: Option<PartitionId>) {
         self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, partition);

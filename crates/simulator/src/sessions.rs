@@ -354,7 +354,7 @@ impl<D: Deployment> World<D> {
             open.first().filter(|open| open.may_commit() && !open.at_rest).map(|open| open.plan.clone());
         self.give_up(client);
         self.after(1, Event::Close { process: gateway, session });
-        // What was written is told apart by its values where nothing else tells.
+        // Values identify writes where nothing else does.
         let retries = self.swarm.has(Feature::LostConnections) && !self.swarm.has(Feature::Registers);
         let alone = |plan: &Plan| plan.watching == Watching::Nothing && plan.passing == Passing::Nothing;
         if let Some(plan) = first.filter(|plan| retries && alone(plan)) {

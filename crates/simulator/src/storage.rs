@@ -17,7 +17,7 @@ const PAUSE: u64 = 2_000;
 const LONG_PAUSE: u64 = 50_000;
 
 impl<D: Deployment> World<D> {
-    /// Keeps what replicas have spilled, and sees to it that they are told what they have asked for.
+    /// Stores what replicas have spilled, and delivers the chunks that they fetch.
     pub fn spool(&mut self, index: usize) {
         let now = self.now;
         let process = &mut self.processes[index];

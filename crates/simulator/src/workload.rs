@@ -94,7 +94,7 @@ pub(crate) enum Shape {
 pub(crate) enum Watching {
     #[default]
     Nothing,
-    /// Its keys are watched, then it is asked for.
+    /// The client watches its keys, then submits it.
     First,
     /// A change to what the session watches stops it.
     Heeded,
@@ -245,7 +245,7 @@ impl Workload {
         vec![plan]
     }
 
-    /// Every key, and whether it is there until somebody deletes it.
+    /// Every key, and whether it exists until a client deletes it.
     pub fn known_keys(&self) -> Vec<(Vec<u8>, bool)> {
         self.keys.iter().map(|(kind, key)| (key.clone(), !kind.vanishes())).collect()
     }

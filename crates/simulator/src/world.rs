@@ -28,7 +28,7 @@ pub(crate) const LAZY_SYNC: u64 = 1_000_000;
 /// How long a process waits that could not start, in microseconds.
 pub(crate) const START_AGAIN: u64 = 100_000;
 
-/// How often instances are asked what has committed.
+/// How often the world collects the commits of instances.
 const OBSERVED_EVERY: u64 = 500_000;
 /// By how much more often where it matters what each of them had.
 const OFTEN: u64 = 5;
@@ -53,7 +53,7 @@ pub(crate) enum Event {
     Spooled { process: usize, incarnation: Incarnation, replica: usize, chunk: u64, lost: bool },
     /// A dead process starts.
     Restart { process: usize },
-    /// Instances are asked what has committed.
+    /// The world collects the commits of instances.
     Observe,
     /// A fault of the script.
     Fault(Fault),
@@ -117,7 +117,7 @@ pub(crate) struct World<D: Deployment> {
     pub loss: Option<Loss>,
     /// What replicas had before that.
     pub seen: Seen,
-    /// What is in logs of transactions that committed, whether somebody claimed them or not.
+    /// The logs' records of committed transactions, claimed or not.
     pub decided: Vec<Claim>,
     /// Which client waits for which request.
     pub waiting: BTreeMap<RequestId, usize>,

@@ -3,7 +3,7 @@
 
 use mvcc::{By, Choice, Stamp, Store, Tracked};
 use protocol::eviction::{Cache, Eviction};
-use protocol::hosted::{Chore, Holdings};
+use protocol::hosted::{Holdings, MaintenanceTask};
 use types::Rng;
 
 /// How many expired keys of a partition are asked for at a time.
@@ -36,7 +36,8 @@ pub fn choice(policy: Eviction, samples: usize) -> Choice {
     Choice { volatile: policy.is_volatile(), by }
 }
 
-/// What a store occupies beyond its share, in bytes. What is kept for snapshots does not count: it stays when keys go.
+/// What a store occupies beyond its share, in bytes. Memory retained for snapshots does not count: it stays when keys
+/// are evicted.
 fn excess<S: Stamp>(store: &Store<S>, share: usize) -> usize {
     (store.memory() - store.retained()).saturating_sub(share)
 }
@@ -64,10 +65,10 @@ pub(crate) fn add_chores<S: Stamp>(
     cache: Option<Cache>,
     (now_millis, rank): (u64, u64),
     random: &mut Rng,
-    chores: &mut Vec<Chore>,
+    maintenance: &mut Vec<MaintenanceTask>,
 ) {
     let due = now_millis.saturating_sub(PATIENCE_MILLIS + rank * PATIENCE_OF_NEXT_MILLIS);
-    chores.extend(store.expired(due, EXPIRED_AT_ONCE).map(|key| Chore::Expire(key.into())));
+    maintenance.extend(store.expired(due, EXPIRED_AT_ONCE).map(|key| MaintenanceTask::Expire(key.into())));
     let Some(Cache { policy, share: Some(share) }) = cache else { return };
     // The next replicas let keys go where those before them leave more and more.
     let excess = excess(store, share + share / 8 * rank as usize);
@@ -79,5 +80,5 @@ pub(crate) fn add_chores<S: Stamp>(
         .collect();
     keys.sort_unstable();
     keys.dedup();
-    chores.extend(keys.into_iter().map(Chore::Evict));
+    maintenance.extend(keys.into_iter().map(MaintenanceTask::Evict));
 }

@@ -47,7 +47,7 @@ pub enum Mutant {
     FinalizeWithoutView,
     /// Backup coordinators decide from what f+1 replicas say, without finalizing it (Corrections 13).
     RawPollDecides,
-    /// A refusal is told before it is finalized (Corrections 13).
+    /// The coordinator announces a refusal before it is finalized (Corrections 13).
     TellRefusalEarly,
     /// A leader validates refusals again that may have succeeded (Corrections 13).
     RevalidateRefusals,
@@ -61,7 +61,7 @@ pub enum Mutant {
     KeepLocksInMerge,
     /// A shard's leader votes, or says that it has committed, before the log has taken the entry.
     VoteBeforeLog,
-    /// Every participant is asked to decide at once, before the others have voted.
+    /// The coordinator asks every participant to decide at once, before the others have voted.
     DecideBeforeVotes,
     /// A leader answers reads without asking a quorum whether it still leads.
     UnconfirmedReads,
@@ -69,7 +69,7 @@ pub enum Mutant {
     EvaluateOnApplied,
     /// What a client sees shows what is in the log and not applied, and may be lost.
     ShowUnapplied,
-    /// Of single commands that were sent together each is told what another one came to.
+    /// Each of several single commands that were sent together gets another one's result.
     MixResults,
     /// What is left of a transaction to its last shard is carried out there whoever has the locks.
     PassHolders,
@@ -77,19 +77,19 @@ pub enum Mutant {
     ReadsPastVotes,
     /// Leaders take votes' questions under locks that were taken away meanwhile.
     UnprotectedReads,
-    /// A phase takes members for as long as they come, whoever waits (Corrections 61).
+    /// A phase admits members for as long as they arrive, whatever waits (Corrections 61).
     PhaseWithoutEnd,
     /// The end of a phase wakes only those that wait in other modes (Corrections 61).
     SignalOthersOnly,
-    /// Who comes while a phase runs joins it, past those that wait (Corrections 61).
+    /// A transaction that arrives while a phase runs joins it, past the waiting ones (Corrections 61).
     LatecomersOvertake,
     /// A transaction that waits keeps what older ones wait for (Corrections 62).
     WaitersKeepLocks,
     /// Those that change elements of a key lock the key for that, and not the elements (Corrections 60).
     PlaceWithoutElements,
-    /// Who comes when its host has begun to commit is told what the host found out all the same (Corrections 63).
+    /// A transaction that arrives after its host has begun to commit still gets the host's results (Corrections 63).
     CombineAfterCommitBegan,
-    /// When a host is refused, nobody thinks of those that were to commit with it (Corrections 63).
+    /// When a host is refused, the coordinator forgets the transactions that were to commit with it (Corrections 63).
     OrphanSharers,
     /// Those that have committed with their host run again (Corrections 63).
     MemberCountedTwice,

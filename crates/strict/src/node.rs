@@ -8,7 +8,7 @@ use protocol::{Claim, Input, Now, Outputs, Protocol};
 use std::fmt::Debug;
 use types::{Incarnation, ProcessId, Rng, TransactionId};
 
-/// A replica is told of so many inputs ahead: what it asks for must still be in the cache when it gets there.
+/// A replica prefetches for so many inputs ahead: the lines must still be in the cache when it gets there.
 const EXPECTED: usize = 16;
 
 /// Keys with the binary forms of the effects on them, in the order of application.

@@ -28,6 +28,67 @@ const REASONED_LINTS: &str = "clippy::disallowed";
 const COMMENTS: &[(&str, &str)] = &[
     ("FIXME", "repair it, or write down what falls short in the documentation"),
     ("TODO", "do it, or write down what falls short in the documentation"),
+    ("watershed", "say causal-stability frontier"),
+    ("bereaved", "say which sessions lost writes"),
+    ("pledge", "say write intent"),
+    ("refill", "say state transfer"),
+];
+
+/// Names of a private language that the code gave up, each with the term (docs/decisions/0066-terms.md).
+const NAMES: &[(&str, &str)] = &[
+    ("Pledge", "write intent"),
+    ("Deed", "prepared operation"),
+    ("Gained", "results"),
+    ("Refill", "state transfer"),
+    ("Refilling", "catching up"),
+    ("Recall", "query of holdings"),
+    ("Recalled", "query of holdings"),
+    ("Sight", "dependency vector"),
+    ("Coming", "out-of-order buffer"),
+    ("Fates", "outcome query"),
+    ("Fated", "outcome query"),
+    ("Inquire", "outcome query"),
+    ("Inquired", "outcome query"),
+    ("Accord", "agreement"),
+    ("Spreading", "unconfirmed decision"),
+    ("KeptContext", "retained effects"),
+    ("KeptEffects", "retained effects"),
+    ("Remains", "deferred drop"),
+    ("Heat", "contention statistics"),
+    ("Meeting", "contention"),
+    ("Meetings", "contention"),
+    ("Mute", "discarded replies"),
+    ("Glance", "read of one replica"),
+    ("Quickest", "minimum of a window"),
+    ("Objection", "conflict"),
+    ("Wants", "lock set"),
+    ("Chore", "maintenance task"),
+    ("Chores", "maintenance"),
+    ("Relief", "outcome of an eviction"),
+    ("Standings", "log positions"),
+    ("Away", "remote records"),
+    ("Meanwhile", "rebase"),
+    ("Parting", "divergence"),
+    ("Partings", "divergence"),
+    ("Besides", "extra bounds"),
+    ("Gone", "collected state"),
+    ("Underway", "in progress"),
+    ("Outlook", "readiness"),
+    ("Flying", "in flight"),
+    ("Handling", "runner"),
+    ("Joining", "bootstrap"),
+    ("watershed", "stability frontier"),
+    ("bereaved", "sessions that lost writes"),
+    ("pledge", "write intent"),
+    ("pledges", "write intents"),
+    ("deed", "prepared operation"),
+    ("refill", "state transfer"),
+    ("gained", "results"),
+    ("heats", "contention statistics"),
+    ("chores", "maintenance"),
+    ("merge_beside", "rebase"),
+    ("hold_told", "hold news"),
+    ("send_told", "send news"),
 ];
 
 /// Finds banned text.
@@ -38,6 +99,10 @@ pub fn check(source: &Source<'_>) -> Vec<Finding> {
     }
     for (text, advice) in COMMENTS {
         found.extend(find_words(&source.comments, text).map(|at| (at, format!("`{text}`: {advice}"))));
+    }
+    for (name, term) in NAMES {
+        let private = |at| (at, format!("`{name}` is a name of ours alone: say \"{term}\""));
+        found.extend(find_words(&source.code, name).map(private));
     }
     found.extend(silenced_lints(&source.code));
     found
@@ -98,6 +163,13 @@ mod tests {
     fn an_exception_to_purity_needs_a_reason() {
         assert_eq!(check_text("#[expect(clippy::disallowed_methods)]").len(), 1);
         assert_eq!(check_text("#[expect(clippy::disallowed_methods, reason = \"sorted below\")]"), []);
+    }
+
+    #[test]
+    fn a_name_that_was_given_up_is_found_and_a_longer_one_is_not_it() {
+        let findings = check_text("struct Pledge;\nstruct Pledged;\nlet watershed = 1;\n");
+        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1, 3]);
+        assert!(findings[0].message.contains("write intent"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The workload of both evaluations: transactions of 20 operations, all reads first, then all writes, on the keys of some
 //! partitions, in each by Zipf's law (the thesis, sections 4.5.1 and 5.5.1).
 
-use crate::transactions::{Keys, Planned};
+use crate::transactions::{Keys, PlannedStep};
 
 /// Operations of a transaction.
 pub const OPERATIONS: u16 = 20;
@@ -50,7 +50,7 @@ impl Plan {
     }
 
     /// Draws a transaction of a client of this server: different keys, spread evenly over the partitions that it touches.
-    pub fn draw(&self, server: usize, random: &mut fastrand::Rng) -> Planned {
+    pub fn draw(&self, server: usize, random: &mut fastrand::Rng) -> PlannedStep {
         let mix = self.mix;
         let mut from: Vec<u16> = match random.u8(..100) < mix.local {
             true => self.held[server % self.held.len()].clone(),
@@ -73,7 +73,7 @@ impl Plan {
         // The last ones are written, so that they are spread over the partitions as well.
         let writes = drawn.split_off(usize::from(OPERATIONS - writes));
         let kind = if writes.is_empty() { "read-only" } else { "update" };
-        Planned { kind, reads: drawn, writes }
+        PlannedStep { kind, reads: drawn, writes }
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
         Plan::new(mix, keys, Some(0.99), vec![vec![0, 1], vec![0, 1, 2, 3]])
     }
 
-    fn touched(planned: &Planned) -> BTreeSet<u32> {
+    fn touched(planned: &PlannedStep) -> BTreeSet<u32> {
         planned.reads.iter().chain(&planned.writes).map(|key| key % 4).collect()
     }
 
@@ -108,7 +108,7 @@ mod tests {
     fn local_transactions_stay_where_their_region_holds_partitions() {
         let mut random = fastrand::Rng::with_seed(2);
         let plan = plan(Mix { writes: 1, partitions: 4, local: 90, read_only: 25 });
-        let drawn: Vec<Planned> = (0..4000).map(|_| plan.draw(0, &mut random)).collect();
+        let drawn: Vec<PlannedStep> = (0..4000).map(|_| plan.draw(0, &mut random)).collect();
         let here = drawn.iter().filter(|planned| touched(planned).iter().all(|partition| *partition < 2));
         let share = here.count() as f64 / 4000.0;
         assert!((share - 0.9).abs() < 0.03, "{share}");

@@ -4,7 +4,7 @@
 use super::history::{Recorder, Try};
 use super::link::Link;
 use super::measure::{Driven, RunError, Settings, Totals};
-use super::plan::Planned;
+use super::plan::PlannedStep;
 use super::tries::{End, RECONNECT_WAIT, SILENCE, Trouble, refusal, rest};
 use checker::{Outcome, Step};
 use mio::{Registry, Token};
@@ -51,7 +51,7 @@ pub(super) struct Client {
     /// How many values it has written.
     values: u64,
     state: State,
-    planned: Planned,
+    planned: PlannedStep,
     /// When it was tried first.
     begun: Instant,
     /// How often it failed.
@@ -155,7 +155,7 @@ impl Client {
             random: fastrand::Rng::new(),
             values: 0,
             state: State::Resting(now),
-            planned: Planned { kind: "", reads: Vec::new(), writes: Vec::new() },
+            planned: PlannedStep { kind: "", reads: Vec::new(), writes: Vec::new() },
             begun: now,
             failures: 0,
             attempt: Attempt::new(now),

@@ -4,7 +4,7 @@ use super::client::{Client, Shared};
 use super::connection::Connection;
 use super::history::{Recorder, Try};
 use super::plan::{Keys, Workload};
-use super::servers::{self, Told};
+use super::servers::{self, ServerCounters};
 use crate::redis::Target;
 use checker::{Outcome, Step};
 use hdrhistogram::Histogram;
@@ -123,7 +123,7 @@ pub struct Totals {
     /// Nanoseconds from the first try of a transaction that writes to the answer to its reads.
     pub reads: Histogram<u64>,
     /// What the servers tell of the run.
-    pub servers: Told,
+    pub servers: ServerCounters,
     /// The keys that may have been written.
     pub(super) written: BTreeSet<u32>,
 }
@@ -149,7 +149,7 @@ impl Default for Totals {
             latency: latencies(),
             by_kind: BTreeMap::new(),
             reads: latencies(),
-            servers: Told::default(),
+            servers: ServerCounters::default(),
             written,
         }
     }

@@ -31,9 +31,9 @@ mod servers;
 mod tries;
 
 pub use measure::{RunError, Settings, Totals, run};
-pub use plan::{Keys, Planned, Workload};
+pub use plan::{Keys, PlannedStep, Workload};
 pub use report::{Comparison, Summary, compare, table};
-pub use servers::Told;
+pub use servers::ServerCounters;
 pub use tries::{End, Trouble, rest};
 
 pub(crate) use connection::Connection;

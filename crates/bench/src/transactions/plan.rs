@@ -27,7 +27,7 @@ const TARDIS_OPERATIONS: usize = 6;
 
 /// One transaction: the keys it reads and those it writes, by number. Keys that it reads and writes come first in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedStep {
     /// What it is called in reports.
     pub kind: &'static str,
     /// Read first.
@@ -51,13 +51,13 @@ impl Workload {
     }
 
     /// Draws a transaction of a client of this server.
-    pub fn draw(&self, keys: &Keys, server: usize, random: &mut fastrand::Rng) -> Planned {
+    pub fn draw(&self, keys: &Keys, server: usize, random: &mut fastrand::Rng) -> PlannedStep {
         let (kind, gets, puts) = match self {
             Workload::Tcc(plan) => return plan.draw(server, random),
             Workload::Tardis { writers } if random.u8(..100) < *writers => {
                 let mut reads = keys.draw_distinct(TARDIS_OPERATIONS, random);
                 let writes = reads.split_off(reads.len().div_ceil(2));
-                return Planned { kind: "update", reads, writes };
+                return PlannedStep { kind: "update", reads, writes };
             }
             Workload::Tardis { .. } => ("read", TARDIS_OPERATIONS, 0),
             Workload::Retwis => match random.u8(..100) {
@@ -73,7 +73,7 @@ impl Workload {
         };
         let drawn = keys.draw_distinct(gets.max(puts), random);
         let first = |count: usize| drawn[..count.min(drawn.len())].to_vec();
-        Planned { kind, reads: first(gets), writes: first(puts) }
+        PlannedStep { kind, reads: first(gets), writes: first(puts) }
     }
 }
 

@@ -12,7 +12,7 @@ const BEHIND: Duration = Duration::from_millis(150);
 
 /// Counts of all servers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct ServerCounters {
     /// Reads of partitions that waited for their snapshot.
     pub waited: u64,
     /// For how many microseconds these did, all together.
@@ -25,11 +25,11 @@ pub struct Told {
     pub processor_seconds: Option<f64>,
 }
 
-impl Told {
+impl ServerCounters {
     /// What has been added since `before`.
-    pub(crate) fn since(self, before: Told) -> Told {
+    pub(crate) fn since(self, before: ServerCounters) -> ServerCounters {
         let processors = self.processor_seconds.zip(before.processor_seconds);
-        Told {
+        ServerCounters {
             waited: self.waited.saturating_sub(before.waited),
             wait_us: self.wait_us.saturating_sub(before.wait_us),
             far_bytes: self.far_bytes.saturating_sub(before.far_bytes),
@@ -38,9 +38,9 @@ impl Told {
         }
     }
 
-    fn and(self, other: Told) -> Told {
+    fn and(self, other: ServerCounters) -> ServerCounters {
         let processors = self.processor_seconds.zip(other.processor_seconds);
-        Told {
+        ServerCounters {
             waited: self.waited + other.waited,
             wait_us: self.wait_us + other.wait_us,
             far_bytes: self.far_bytes + other.far_bytes,
@@ -51,21 +51,23 @@ impl Told {
 }
 
 /// Asks all servers; counts that a server does not tell are zero.
-pub(crate) fn ask(urls: &[Target], keyspace: Option<&str>) -> Told {
+pub(crate) fn ask(urls: &[Target], keyspace: Option<&str>) -> ServerCounters {
     std::thread::sleep(BEHIND);
     let keyspace = keyspace.unwrap_or("default");
     let told = urls.iter().map(|url| ask_one(url, keyspace).unwrap_or_default());
-    told.reduce(Told::and).unwrap_or_default()
+    told.reduce(ServerCounters::and).unwrap_or_default()
 }
 
-fn ask_one(url: &Target, keyspace: &str) -> Option<Told> {
+fn ask_one(url: &Target, keyspace: &str) -> Option<ServerCounters> {
     let info = info(&mut Connection::open(url).ok()?)?;
     let is_here = url.is_this_machine();
     let process = info.get("process_id").filter(|_| is_here).and_then(|id| id.parse().ok());
     let region = info.get("cluster_region").cloned().unwrap_or_default();
     let counts = info.get(&format!("causal_{keyspace}")).cloned().unwrap_or_default();
-    let mut told =
-        Told { processor_seconds: process.and_then(|id| processor_seconds(id).ok()), ..Told::default() };
+    let mut told = ServerCounters {
+        processor_seconds: process.and_then(|id| processor_seconds(id).ok()),
+        ..ServerCounters::default()
+    };
     for (name, value) in counts.split(',').filter_map(|pair| pair.split_once('=')) {
         let value = value.parse().unwrap_or(0);
         let to = name.strip_prefix("sent_").and_then(|rest| rest.strip_suffix("_bytes"));
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_was_before_does_not_count() {
-        let told = |waited, processor_seconds| Told {
+        let told = |waited, processor_seconds| ServerCounters {
             waited,
             wait_us: 10 * waited,
             far_bytes: 5 * waited,

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 impl Dag {
-    /// The child that every other descendant of the state descends from, if there is one and nobody holds the state:
-    /// then whoever sees the state sees the child.
+    /// The child that every other descendant of the state descends from, if there is one and no transaction holds the
+    /// state: then a view that sees the state sees the child.
     pub(crate) fn only_child(&self, node: Node) -> Option<Node> {
         let state = self.state(node);
         if state.holds > 0 {

@@ -2,8 +2,8 @@
 //!
 //! A branch is a chain of states, each the first child of the one before. Its base says how far up every branch below
 //! it the branch sees; all its states share the base. So state x is an ancestor of state y exactly if both are on one
-//! branch and x is not later, or the base of y's branch reaches x. Labels and bases never change while anything
-//! refers to them; what falls away is what they say of branches that are gone.
+//! branch and x is not later, or the base of y's branch reaches x. Labels and bases never change while anything refers
+//! to them; only their entries for collected branches are dropped.
 
 use crate::effort::Meter;
 use crate::{Mutant, Mutants};
@@ -42,11 +42,11 @@ struct Seen {
     /// Ascending: branches, each with the greatest sequence number that is seen of it.
     bounds: Vec<(u64, u64)>,
     /// What of that an ancestor sees, if it is all but a little.
-    by_ancestor: Option<(Label, Besides)>,
+    by_ancestor: Option<(Label, ExtraBounds)>,
 }
 
 /// What is seen besides.
-type Besides = SmallVec<[(u64, u64); 2]>;
+type ExtraBounds = SmallVec<[(u64, u64); 2]>;
 
 /// More than this is not a little.
 const BESIDES: usize = 8;
@@ -147,7 +147,7 @@ impl Branches {
 
     /// What an ancestor of a branch with these bounds sees, and what the branch sees besides, if that is little. Branches that began
     /// below the same state have the same one where they can: what it sees of a key is looked for once.
-    fn by_ancestor(&self, parents: &[Label], bounds: &[(u64, u64)]) -> Option<(Label, Besides)> {
+    fn by_ancestor(&self, parents: &[Label], bounds: &[(u64, u64)]) -> Option<(Label, ExtraBounds)> {
         let parent = *parents.iter().max_by_key(|parent| self.width(**parent))?;
         let above = self.ancestor_of(parent).map(|(ancestor, _)| *ancestor);
         above.into_iter().chain([parent]).find_map(|ancestor| {
@@ -157,14 +157,14 @@ impl Branches {
     }
 
     /// See [`Branches::by_ancestor`].
-    fn ancestor_of(&self, at: Label) -> Option<&(Label, Besides)> {
+    fn ancestor_of(&self, at: Label) -> Option<&(Label, ExtraBounds)> {
         let ancestor = self.branches.get(&at.branch)?.base.by_ancestor.as_ref();
         // What a branch that is gone saw of others is not known any more.
         ancestor.filter(|(ancestor, _)| self.branches.contains_key(&ancestor.branch))
     }
 
     /// Which of these bounds are not what a state sees, if they are few.
-    fn besides(&self, at: Label, bounds: &[(u64, u64)]) -> Option<Besides> {
+    fn besides(&self, at: Label, bounds: &[(u64, u64)]) -> Option<ExtraBounds> {
         if bounds.len() > self.width(at) + BESIDES {
             return None;
         }
@@ -175,7 +175,7 @@ impl Branches {
             let known = seen.peek().filter(|(other, _)| other == branch).map(|(_, known)| known);
             own.max(known).is_some_and(|known| bound <= known)
         };
-        let besides: Besides =
+        let besides: ExtraBounds =
             bounds.iter().filter(|bound| !is_seen(bound)).copied().take(BESIDES + 1).collect();
         self.meter.lookups(bounds.len() / STEPS);
         (besides.len() <= BESIDES).then_some(besides)
@@ -262,7 +262,7 @@ impl Branches {
         self.bound(y, x.branch).is_some_and(|bound| x.sequence <= bound)
     }
 
-    /// Of each of these states whether it sees none of some others, itself apart.
+    /// Of each of these states whether it sees none of some others, except itself.
     pub fn see_none(&self, at: &[Label], others: &[Label]) -> Vec<bool> {
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
         for Label { branch, sequence } in others {
@@ -294,12 +294,13 @@ impl Branches {
     pub fn sweep(&mut self, budget: usize) -> usize {
         let Some(from) = self.sweep else { return 0 };
         let some: Vec<u64> = self.branches.range(from..).take(budget).map(|(number, _)| *number).collect();
-        // What several branches have stays one. Bases before are kept, so that none takes the place of another one.
+        // What several branches have stays one. Earlier bases stay allocated, so that none takes the place of another
+        // one.
         let mut swept: BTreeMap<*const Seen, (Base, Base)> = BTreeMap::new();
         for number in &some {
             let Some(before) = self.branches.get(number).map(|branch| branch.base.clone()) else { continue };
             let known = swept.entry(Arc::as_ptr(&before));
-            let (_, now) = known.or_insert_with(|| (before.clone(), self.without_gone(&before)));
+            let (_, now) = known.or_insert_with(|| (before.clone(), self.without_collected(&before)));
             if let Some(branch) = self.branches.get_mut(number) {
                 (branch.base, branch.below) = (now.clone(), None);
             }
@@ -312,7 +313,7 @@ impl Branches {
     }
 
     /// What of a base is about branches that are here.
-    fn without_gone(&self, base: &Base) -> Base {
+    fn without_collected(&self, base: &Base) -> Base {
         let is_here = |(branch, _): &&(u64, u64)| self.branches.contains_key(branch);
         match base.iter().all(|bound| is_here(&bound)) {
             true => base.clone(),
@@ -383,20 +384,21 @@ fn bound_in(bounds: &[(u64, u64)], branch: u64) -> Option<u64> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bounds(Vec<(u64, u64)>);
 
-/// What one state sees, or several together, for a place that has no State DAG: the whole predicate, which travels.
+/// What one state sees, or several together, for a process without the State DAG: the complete predicate, in portable
+/// form.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sight {
+pub struct PortableView {
     /// Where it is from, if from one state alone.
     only: Option<Label>,
     bounds: Vec<(u64, u64)>,
 }
-wire_struct!(Sight { only, bounds });
+wire_struct!(PortableView { only, bounds });
 
-impl Sight {
+impl PortableView {
     /// Of these bounds, in the order of their branches.
     #[cfg(test)]
     pub(crate) fn of(bounds: Vec<(u64, u64)>) -> Self {
-        Sight { only: None, bounds }
+        PortableView { only: None, bounds }
     }
 
     /// To look with; what it takes is counted in `meter`.
@@ -475,12 +477,12 @@ impl<'d> View<'d> {
     }
 
     /// The same, to be taken elsewhere.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn portable(&self) -> PortableView {
         let bounds = match &self.gathered {
             Some(bounds) => bounds.0.clone(),
             None => self.branches.together(&self.at).0,
         };
-        Sight { only: self.only(), bounds }
+        PortableView { only: self.only(), bounds }
     }
 
     /// Where it is from, if from one state alone.

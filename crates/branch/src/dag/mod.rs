@@ -8,12 +8,12 @@ mod draw;
 mod image;
 mod labels;
 mod recall;
-mod spread;
+mod visibility_split;
 mod walk;
 
 pub(crate) use labels::{Bounds, Branches, STEPS};
-pub use labels::{Label, Sight, View};
-pub(crate) use spread::{SeenBy, Spread, Spreading};
+pub use labels::{Label, PortableView, View};
+pub(crate) use visibility_split::{SeenBy, VisibilitySplit, VisibilitySplitter};
 
 use crate::effort::Meter;
 use crate::{Mutants, StateId, WriteSet};
@@ -279,7 +279,7 @@ impl Dag {
         View::new(&self.branches, of.iter().map(|node| self.state(*node).label).collect())
     }
 
-    /// What one of these states sees, to be asked about again and again.
+    /// A reusable view of one of these states.
     pub(crate) fn seen_together(&self, of: &[Node]) -> Bounds {
         let labels: Vec<Label> = of.iter().map(|node| self.state(*node).label).collect();
         self.branches.together(&labels)
@@ -311,7 +311,7 @@ impl Dag {
         self.state(node).holds > 0
     }
 
-    /// The states that somebody holds, in no order.
+    /// The states that transactions hold, in no order.
     pub fn held(&self) -> Vec<Node> {
         let states = self.states.iter().enumerate();
         let held = states.filter(|(_, state)| state.as_ref().is_some_and(|state| state.holds > 0));

@@ -1,10 +1,10 @@
-//! States that come back between others: those that were collected early, and those of a checkpoint.
+//! States inserted between others: states collected early that come back, and those of a checkpoint.
 //!
-//! Labels never change, so a state that comes back needs one that its descendants see and nobody else. Where its heir is
-//! on its own old branch, that is its old label: everything between its ancestors on the branch and the heir had gone, and
-//! what other branches see of this one was never forgotten. Elsewhere it gets a new label, and the branches of its
-//! descendants are told that they see it. No branch has states of both kinds: a branch is a chain, the first state on it
-//! that descends from another branch's state is the first of all.
+//! Labels never change, so a state that comes back needs one that its descendants see and no other state does. Where
+//! its heir is on its own old branch, that is its old label: everything between its ancestors on the branch and the
+//! heir had gone, and what other branches see of this one was never forgotten. Elsewhere it gets a new label, and the
+//! branches of its descendants are extended to see it. No branch has states of both kinds: a branch is a chain, the
+//! first state on it that descends from another branch's state is the first of all.
 
 use super::{Dag, Label, MissingParent, Node};
 use crate::{Mutants, StateId, WriteSet};
@@ -68,7 +68,7 @@ impl Dag {
         self.state_mut(heir).parents = parents;
     }
 
-    /// From now on the versions of a state's class have its own label. Returns the one that they had, if it was another.
+    /// From now on the versions of a state's class have its own label. Returns their former label, if it was another.
     pub(crate) fn own_versions(&mut self, node: Node) -> Option<Label> {
         let state = self.state_mut(node);
         let (own, before) = (state.label, std::mem::replace(&mut state.versions, state.label));

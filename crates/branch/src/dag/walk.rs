@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 impl Dag {
     /// The states that one of `of` sees and none of `but`, the most recent first.
     pub fn beyond(&self, of: &[Node], but: &[Node]) -> Vec<Node> {
-        // A site that comes back names all the states that it has.
+        // A site that reconnects names all the states that it has.
         let (seen, mut found) = (self.seen_together(but), Vec::new());
         self.ascend(of, |node| {
             let beyond = !self.is_among(node, &seen);

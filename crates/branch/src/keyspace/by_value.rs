@@ -2,7 +2,7 @@
 
 use super::Keyspace;
 use crate::dag::MissingParent;
-use crate::records::Whole;
+use crate::records::KeyValue;
 use crate::{Change, StateId};
 use datatypes::{Cell, Value};
 use mvcc::CompactKey;
@@ -83,7 +83,7 @@ impl Keyspace {
         let node = self.dag.insert(state.id, &state.parents, writes)?;
         let label = self.dag.versions(node);
         let whole =
-            |(key, _, cell): &(CompactKey, Change, Cell)| Whole { key: key.clone(), cell: cell.clone() };
+            |(key, _, cell): &(CompactKey, Change, Cell)| KeyValue { key: key.clone(), cell: cell.clone() };
         self.records.restore_all(label, state.id, state.writes.iter().map(whole).collect());
         self.collector.wake();
         Ok(true)

@@ -1,5 +1,5 @@
-//! What a site keeps, piece by piece beside traffic (TARDiS 6.5): for the log's checkpoints, and for sites that lack
-//! what nobody keeps any more.
+//! A site's state in pieces, while it serves (TARDiS 6.5): for checkpoints of the log, and for sites that lack
+//! transactions which no site retains any more.
 //!
 //! A checkpoint shows the states that were here when it began, with the versions of their classes. What is committed
 //! meanwhile stands in the log, or is sent, behind it. Nothing is collected, and nothing comes back that was collected
@@ -7,7 +7,7 @@
 
 use super::Keyspace;
 use crate::dag::Label;
-use crate::records::{Stored, Whole};
+use crate::records::{KeyValue, Stored};
 use crate::{Commit, StateId, WriteSet};
 use datatypes::Cell;
 use mvcc::CompactKey;
@@ -38,7 +38,7 @@ pub enum Piece {
         cell: Cell,
     },
     /// A transaction that is kept, because some site may lack its state or because that was collected early.
-    Kept {
+    RetainedTransactions {
         /// It.
         commit: Commit,
         /// The state that bears the one that was collected early.
@@ -77,8 +77,8 @@ impl Keyspace {
         self.collector.wake();
     }
 
-    /// Hands over what comes next of the checkpoint: a state, or all versions of a key. False when that was all: what is
-    /// kept comes last, and then [`Keyspace::end_checkpoint`].
+    /// Hands over what comes next of the checkpoint: a state, or all versions of a key. False when that was all:
+    /// retained transactions come last, and then [`Keyspace::end_checkpoint`].
     pub fn next_piece(&mut self, mut put: impl FnMut(Piece)) -> bool {
         let Some(frozen) = &mut self.frozen else { return false };
         if let Some(id) = frozen.states.pop() {
@@ -90,7 +90,7 @@ impl Keyspace {
             }
             return true;
         }
-        if self.records.are_away() {
+        if self.records.are_remote() {
             return false;
         }
         let mut versions = Vec::new();
@@ -121,8 +121,8 @@ impl Keyspace {
         pieces
     }
 
-    /// Takes a piece of a checkpoint, into a keyspace that is new; false if it does not fit what came before. What is kept
-    /// is so since `now`.
+    /// Takes a piece of a checkpoint, into a keyspace that is new; false if it does not fit what came before. Retained
+    /// transactions count as retained since `now`.
     #[must_use]
     pub fn restore(&mut self, piece: Piece, now: Instant) -> bool {
         match piece {
@@ -139,15 +139,15 @@ impl Keyspace {
             Piece::Version { key, class, id, cell } => {
                 let node = self.dag.node(class);
                 if let Some(node) = node {
-                    self.records.restore_all(self.dag.versions(node), id, vec![Whole { key, cell }]);
+                    self.records.restore_all(self.dag.versions(node), id, vec![KeyValue { key, cell }]);
                 }
                 node.is_some()
             }
-            Piece::Kept { commit, heir } => {
+            Piece::RetainedTransactions { commit, heir } => {
                 let id = commit.id;
-                self.kept.insert(commit, now);
+                self.retained.insert(commit, now);
                 let Some(heir) = heir.filter(|_| self.dag.node(id).is_none()) else { return true };
-                self.kept.leave(id, heir, None);
+                self.retained.leave(id, heir, None);
                 self.dag.node(heir).is_some()
             }
         }
@@ -170,7 +170,7 @@ impl Wire for Piece {
                 id.encode(out);
                 cell.encode(out);
             }
-            Piece::Kept { commit, heir } => {
+            Piece::RetainedTransactions { commit, heir } => {
                 out.push(2);
                 Wire::encode(commit, out);
                 Wire::encode(heir, out);
@@ -191,7 +191,7 @@ impl Wire for Piece {
                 id: StateId::decode(input)?,
                 cell: Cell::decode(input)?,
             },
-            2 => Piece::Kept { commit: Commit::decode(input)?, heir: Option::decode(input)? },
+            2 => Piece::RetainedTransactions { commit: Commit::decode(input)?, heir: Option::decode(input)? },
             _ => return Err(Malformed("piece of a branch keyspace")),
         })
     }

@@ -4,7 +4,7 @@
 use super::Keyspace;
 use crate::StateId;
 use crate::dag::MissingParent;
-use crate::kept::{Changes, Kept};
+use crate::retained::{Changes, RetainedTransactions};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use types::ProcessId;
@@ -17,13 +17,13 @@ impl Keyspace {
     }
 
     /// The transactions that are kept.
-    pub fn kept(&self) -> &Kept {
-        &self.kept
+    pub fn retained(&self) -> &RetainedTransactions {
+        &self.retained
     }
 
     /// The same, to be added to.
-    pub fn kept_mut(&mut self) -> &mut Kept {
-        &mut self.kept
+    pub fn retained_mut(&mut self) -> &mut RetainedTransactions {
+        &mut self.retained
     }
 
     /// Forgets the states that were collected early and that no site will build on any more.
@@ -33,15 +33,15 @@ impl Keyspace {
         }
         let passed =
             |id: &StateId| self.dag.node(*id).is_some_and(|node| self.collector.is_passed(&self.dag, node));
-        let heirs: Vec<StateId> = self.kept.bearers().filter(passed).collect();
-        if self.kept.forget_borne_by(&heirs) {
+        let heirs: Vec<StateId> = self.retained.bearers().filter(passed).collect();
+        if self.retained.forget_borne_by(&heirs) {
             self.collector.wake();
         }
     }
 
     /// True if a state was collected early and may come back now.
     pub fn may_come_back(&self, id: StateId) -> bool {
-        !self.stands_still() && self.kept.is_early(id)
+        !self.stands_still() && self.retained.is_early(id)
     }
 
     /// Makes a state anew that was collected early, and those of its ancestors that were. False if it was not, or while a
@@ -51,13 +51,13 @@ impl Keyspace {
             return Ok(false);
         }
         self.settle();
-        let (line, _) = self.kept.lines(std::iter::once(id));
-        let heirs: Vec<StateId> = line.iter().filter_map(|id| self.kept.heir(*id)).collect();
+        let (line, _) = self.retained.lines(std::iter::once(id));
+        let heirs: Vec<StateId> = line.iter().filter_map(|id| self.retained.heir(*id)).collect();
         heirs.iter().for_each(|heir| self.own_versions(*heir));
-        let labels: Vec<_> = line.iter().map(|id| self.kept.recall(*id)).collect();
+        let labels: Vec<_> = line.iter().map(|id| self.retained.recall(*id)).collect();
         let mut left: BTreeMap<StateId, Changes> = BTreeMap::new();
         for heir in &heirs {
-            left.entry(*heir).or_insert_with(|| self.kept.changes(*heir));
+            left.entry(*heir).or_insert_with(|| self.retained.changes(*heir));
         }
         for ((id, heir), label) in line.into_iter().zip(&heirs).zip(labels) {
             self.come_back(id, (*heir, &left[heir]), label)?;
@@ -89,7 +89,7 @@ impl Keyspace {
         (heir, left): (StateId, &Changes),
         label: Option<crate::Label>,
     ) -> Result<(), MissingParent> {
-        let commit = self.kept.get(id).cloned().ok_or(MissingParent(id))?;
+        let commit = self.retained.get(id).cloned().ok_or(MissingParent(id))?;
         let heir = self.dag.node(heir).ok_or(MissingParent(heir))?;
         let node = self.dag.recall((id, &commit.parents), commit.write_set(), label, heir)?;
         let parents: SmallVec<[_; 1]> = self.dag.parents(node).into();

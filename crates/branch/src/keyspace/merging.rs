@@ -1,7 +1,7 @@
 //! Merges: which keys conflict, what the types' rules make of them, and what a merge may commit with (TARDiS 5.1, 6.2).
 
 use super::Keyspace;
-use super::underway::Underway;
+use super::merge_in_progress::MergeInProgress;
 use crate::constraint::{Begin, End, Intact};
 use crate::dag::Node;
 use crate::merge::{Clash, Plan, Policy, conflicting_keys};
@@ -14,8 +14,8 @@ use types::{Reader, SessionId};
 impl Keyspace {
     /// Opens a merge of all heads that the constraint admits.
     pub fn begin_merge(&mut self, session: SessionId, begin: &Begin) -> Result<Transaction, Refusal> {
-        let standing = self.sessions.standing(&self.dag, session);
-        let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &standing, *head));
+        let position = self.sessions.position(&self.dag, session);
+        let heads = self.dag.heads().filter(|head| begin.admits(&self.dag, &position, *head));
         let heads = self.in_order(&heads.collect::<Vec<_>>())?;
         Ok(self.open_merge(session, heads))
     }
@@ -163,7 +163,7 @@ impl Keyspace {
     ) -> Result<Commit, Refusal> {
         let states = self.to_merge(session, heads)?;
         let transaction = self.open(session, states);
-        let (commit, changes) = self.work_out(Underway::new(&self.dag, transaction, policy))?;
+        let (commit, changes) = self.work_out(MergeInProgress::new(&self.dag, transaction, policy))?;
         self.note_merge(&commit, changes);
         Ok(commit)
     }
@@ -174,8 +174,8 @@ impl Keyspace {
         if !transaction.is_merge() {
             return Ok(());
         }
-        let standing = self.sessions.standing(&self.dag, transaction.session);
-        if !transaction.from.iter().all(|node| end.admits(&self.dag, &standing, *node, Intact::ALL)) {
+        let position = self.sessions.position(&self.dag, transaction.session);
+        if !transaction.from.iter().all(|node| end.admits(&self.dag, &position, *node, Intact::ALL)) {
             return Err(Refusal::NotAdmitted);
         }
         if self.options.policy != Policy::Refuse || self.options.mutants.has(Mutant::LeaveConflicts) {

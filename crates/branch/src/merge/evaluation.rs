@@ -24,7 +24,8 @@ pub(crate) struct Resolved {
     pub change: Option<Change>,
 }
 
-/// Of states that have changed a key apart the label of the newest version that each sees of it, as far as it is known.
+/// For states that have changed a key independently, the label of the newest version that each sees, as far as it is
+/// known.
 fn newest_of_each(changes: &[Changed]) -> BTreeMap<usize, Label> {
     let apart = if are_apart(changes) { changes } else { &[] };
     apart.iter().filter_map(|changed| Some((changed.seen.first(), changed.newest?))).collect()

@@ -36,9 +36,9 @@ pub(super) struct Lens<'c> {
 }
 
 impl<'c> Lens<'c> {
-    /// For changes of a collection, which is this for one who sees them: of each which state is the first to see it, and which
-    /// elements it may have changed. Nothing, if that is hardly less than the whole.
-    /// What the value `beside` it does not have is no witness.
+    /// For changes of a collection, which is this for one who sees them: of each which state is the first to see it,
+    /// and which elements it may have changed. Nothing, if that is hardly less than the whole. An element that the
+    /// other value lacks is no witness.
     pub fn new(cell: &Cell, beside: Option<&Cell>, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
         let mut elements: Vec<&[u8]> = changes.iter().flat_map(|(_, changed)| changed).copied().collect();
         let on_each = elements.len() / changes.len().max(1);
@@ -160,40 +160,42 @@ pub(super) fn is_collection(cell: &Cell) -> bool {
 
 /// What a collection has of an element, where it is.
 #[derive(Clone, Copy, PartialEq)]
-enum Held<'c> {
+enum HeldElement<'c> {
     Member,
     Score(f64),
     Field(&'c [u8]),
 }
 
-impl From<Held<'_>> for Part {
-    fn from(held: Held<'_>) -> Self {
+impl From<HeldElement<'_>> for Part {
+    fn from(held: HeldElement<'_>) -> Self {
         match held {
-            Held::Member => Part::Member,
-            Held::Score(score) => Part::Score(score),
-            Held::Field(value) => Part::Field(value.into()),
+            HeldElement::Member => Part::Member,
+            HeldElement::Score(score) => Part::Score(score),
+            HeldElement::Field(value) => Part::Field(value.into()),
         }
     }
 }
 
 /// All elements of a collection. A small one is a list: to look for some of it after the other is to go through it again and
 /// again.
-fn each<'c>(cell: &'c Cell, mut visit: impl FnMut(Cow<'c, [u8]>, Held<'c>)) -> Option<()> {
+fn each<'c>(cell: &'c Cell, mut visit: impl FnMut(Cow<'c, [u8]>, HeldElement<'c>)) -> Option<()> {
     match cell.value.as_ref()? {
         Value::Set(set) => set.iter().for_each(|member| match member {
-            Member::Bytes(bytes) => visit(bytes.into(), Held::Member),
-            integer @ Member::Integer { .. } => visit(integer.to_vec().into(), Held::Member),
+            Member::Bytes(bytes) => visit(bytes.into(), HeldElement::Member),
+            integer @ Member::Integer { .. } => visit(integer.to_vec().into(), HeldElement::Member),
         }),
-        Value::Dict(dict) => dict.iter().for_each(|(field, value)| visit(field.into(), Held::Field(value))),
+        Value::Dict(dict) => {
+            dict.iter().for_each(|(field, value)| visit(field.into(), HeldElement::Field(value)))
+        }
         Value::ScoredSet(set) => {
-            set.iter().for_each(|(score, member)| visit(member.into(), Held::Score(score)))
+            set.iter().for_each(|(score, member)| visit(member.into(), HeldElement::Score(score)))
         }
         _ => return None,
     }
     Some(())
 }
 
-fn table(cell: &Cell) -> Option<BTreeMap<Cow<'_, [u8]>, Held<'_>>> {
+fn table(cell: &Cell) -> Option<BTreeMap<Cow<'_, [u8]>, HeldElement<'_>>> {
     let mut table = BTreeMap::new();
     each(cell, |element, held| {
         table.insert(element, held);

@@ -1,7 +1,7 @@
 //! Lists: differences to a common base, and the merge of two of them.
 //!
 //! What one side removed goes, what one side inserted stays; of two insertions at one place the older side's comes
-//! first. An element that both sides replaced by the same one is replaced once. Nothing that somebody inserted is lost.
+//! first. An element that both sides replaced by the same one is replaced once. No insertion is lost.
 
 use datatypes::collections::ChunkedList;
 use std::collections::VecDeque;

@@ -8,11 +8,11 @@
 //! A key is merged only with those states at which it was changed, so that what a merge costs grows with the changes and
 //! not with changes times branches.
 
+use super::divergence::Notes;
 use super::evaluation::{Evaluation, are_apart, sides};
-use super::parting::Notes;
 use super::value::{Clash, Policy};
 use super::{Changed, Changes, Resolved};
-use crate::dag::{Dag, Node, SeenBy, Spread, View};
+use crate::dag::{Dag, Node, SeenBy, View, VisibilitySplit};
 use crate::records::Records;
 use crate::transaction::Effects;
 use crate::{Change, Mutant, Mutants, StateId};
@@ -29,7 +29,7 @@ pub(super) struct Layer {
     pub bases: Vec<Option<usize>>,
     /// The greatest that all of them see.
     pub together: Vec<Node>,
-    /// Of the keys that are asked for here: who sees the changes that not all see, and how they changed it.
+    /// Of the requested keys: which heads see the changes that not all see, and how they changed the key.
     pub changes: Changes,
 }
 
@@ -71,13 +71,13 @@ impl Planner {
         }
         let place = self.add(states.clone());
         let made = (states.len() > 1).then(|| {
-            let spread = dag.spread(&states);
-            let changes = changes(dag, &spread, &keys);
-            (spread, changes)
+            let visibility_split = dag.visibility_split(&states);
+            let changes = changes(dag, &visibility_split, &keys);
+            (visibility_split, changes)
         });
         self.known.insert(ids, (place, keys));
-        if let Some((spread, changes)) = made {
-            let mut bases = Bases::new(dag, (place, states.len()), spread, changes);
+        if let Some((visibility_split, changes)) = made {
+            let mut bases = Bases::new(dag, (place, states.len()), visibility_split, changes);
             while bases.step(dag, self) {}
             bases.finish(self);
         }
@@ -92,10 +92,10 @@ impl Planner {
 }
 
 /// Of some keys what not all see.
-fn changes(dag: &Dag, spread: &Spread, keys: &BTreeSet<CompactKey>) -> Changes {
+fn changes(dag: &Dag, visibility_split: &VisibilitySplit, keys: &BTreeSet<CompactKey>) -> Changes {
     let sketch = keys.iter().collect();
     let mut notes = Notes::default();
-    for (state, seen) in &spread.apart {
+    for (state, seen) in &visibility_split.divergent {
         let writes = dag.writes(*state);
         if !writes.may_touch(sketch) {
             continue;
@@ -132,13 +132,18 @@ struct Bases {
 }
 
 impl Bases {
-    fn new(dag: &Dag, (layer, states): (usize, usize), spread: Spread, changes: Changes) -> Self {
-        dag.meter().states(spread.apart.len() / 8);
+    fn new(
+        dag: &Dag,
+        (layer, states): (usize, usize),
+        visibility_split: VisibilitySplit,
+        changes: Changes,
+    ) -> Self {
+        dag.meter().states(visibility_split.divergent.len() / 8);
         Bases {
             layer,
             changes,
-            shared: spread.apart.into_iter().filter(|(_, seen)| seen.count() > 1).collect(),
-            together: spread.together,
+            shared: visibility_split.divergent.into_iter().filter(|(_, seen)| seen.count() > 1).collect(),
+            together: visibility_split.common,
             met: vec![Vec::new(); states],
             keys: 0,
             states: 0,
@@ -217,10 +222,15 @@ pub(crate) struct Planning {
 
 impl Planning {
     /// For these states, the greatest in the order of their ids.
-    pub fn new(dag: &Dag, states: &[Node], (spread, changes): (Spread, Changes), mutants: Mutants) -> Self {
+    pub fn new(
+        dag: &Dag,
+        states: &[Node],
+        (visibility_split, changes): (VisibilitySplit, Changes),
+        mutants: Mutants,
+    ) -> Self {
         let mut planner = Planner::new(mutants);
         let layer = planner.add(states.to_vec());
-        Planning { planner, bases: Bases::new(dag, (layer, states.len()), spread, changes) }
+        Planning { planner, bases: Bases::new(dag, (layer, states.len()), visibility_split, changes) }
     }
 
     /// Goes on a little; false if the plan is made.
@@ -244,7 +254,7 @@ impl Plan {
         Plan { layers: planner.layers, top }
     }
 
-    /// What the states changed apart, as far as the plan was told.
+    /// What the states changed independently, as far as the plan has been built.
     pub fn into_changes(mut self) -> Changes {
         std::mem::take(&mut self.layers[self.top].changes)
     }

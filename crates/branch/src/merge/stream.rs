@@ -74,7 +74,7 @@ fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     Some(merged)
 }
 
-/// Who has an entry, unless somebody has acknowledged it.
+/// The owner of an entry, unless it is acknowledged.
 fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> Owners {
     let none = Group::default();
     let was = base.unwrap_or(&none);

@@ -7,7 +7,8 @@ use crate::{Instance, Part};
 use protocol::hosted::{Backlog, Hosting, Nodes, Turn};
 use protocol::model::{StoredOptions, read};
 
-/// See the module. A site that has nothing yet holds what it is asked, and says so after a while: it is always complete.
+/// See the module. A site that has nothing yet holds requests, and answers with an error after a while: so it counts as
+/// complete.
 pub(super) struct SiteHosting {
     compile: Compile,
     /// As they were taken over last.
@@ -27,7 +28,7 @@ fn sites(nodes: &Nodes<Instance>) -> impl Iterator<Item = &Site> {
 impl Hosting for SiteHosting {
     type Protocol = Instance;
 
-    /// A site that lacks something holds what it is asked, and says so after a while.
+    /// A site that lacks something holds requests, and answers with an error after a while.
     fn is_complete(&self, nodes: &Nodes<Instance>) -> bool {
         sites(nodes).all(|site| !site.is_joining())
     }
@@ -66,7 +67,7 @@ impl Hosting for SiteHosting {
 
 fn site_state(site: &Site) -> String {
     let census = site.keyspace().census();
-    let joining = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
+    let bootstrap = if site.is_joining() { "waits to hear from the other sites; " } else { "" };
     let handler = site.handler_state().map(|handler| format!(", {handler}")).unwrap_or_default();
     let parted = match site.keyspace().is_parted() {
         true => format!(
@@ -77,7 +78,7 @@ fn site_state(site: &Site) -> String {
         false => String::new(),
     };
     format!(
-        "site: {joining}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} \
+        "site: {bootstrap}{} states, {} heads, {} keys, {} versions{parted}, {} states ({} bytes) queued for other sites, {} \
          collected early, {} waiting for a parent, {} ceilings of clients{handler}",
         census.states,
         census.heads,

@@ -171,7 +171,7 @@ impl Line {
         }
     }
 
-    /// One more reads a version that somebody reads.
+    /// One more view reads a version that another view reads.
     pub fn hold(&mut self, version: u32) {
         if let Some(readers) = self.readers_mut(version) {
             *readers += 1;
@@ -195,7 +195,7 @@ impl Line {
         }
     }
 
-    /// The oldest are dropped that nobody reads. The newest is read, so this ends there at the latest.
+    /// Drops the oldest unread versions. The newest is read, so this ends there at the latest.
     fn drop_oldest(&mut self) -> bool {
         let Some(Steps { all, unread }) = self.steps.as_deref_mut() else { return false };
         while let Some(step) = all.pop_front() {
@@ -209,7 +209,7 @@ impl Line {
         true
     }
 
-    /// One more is unread, and the newest are dropped that nobody reads.
+    /// One more version is unread: drops the newest unread ones.
     fn drop_newest(&mut self) -> bool {
         let Some(Steps { all, unread }) = self.steps.as_deref_mut() else { return true };
         *unread += 1;
@@ -234,7 +234,7 @@ impl Line {
         }
     }
 
-    /// A version before too many that nobody reads: it should get a line of its own.
+    /// A version before too many unread ones: it should get a line of its own.
     pub fn before_gap(&self) -> Option<u32> {
         if self.steps.as_ref().is_none_or(|steps| steps.unread <= LONG) || self.fork_of().is_some() {
             return None;

@@ -3,20 +3,20 @@
 //! A few small versions of a key are a list of values. Others lie on lines: the newest value on one costs no history, an old one is
 //! reached by undoing, and copied when it is far. A large old one that many go on from they share (decision 0018).
 //!
-//! All of it lies here, or in partitions elsewhere (`away`), which do as they are told (`order`); then what is worked on is
-//! here too.
+//! The records lie here, or in partitions of other processes (`remote`), which execute orders (`order`); in that case a
+//! cache of the keys in use is here too.
 
-mod away;
 mod chunk;
+mod indexed;
 mod line;
 mod lines;
 mod newest;
 mod order;
 mod places;
-mod several;
+mod remote;
 mod versions;
 
-pub use order::{Order, Stored, Whole};
+pub use order::{KeyValue, Order, Stored};
 
 use crate::StateId;
 use crate::dag::{Label, View};
@@ -83,7 +83,7 @@ impl Record<'_> {
 pub struct Records {
     /// All there are; or, if they lie elsewhere, those that are worked on.
     keys: BTreeMap<Placed, Versions>,
-    away: Option<Box<away::Away>>,
+    remote: Option<Box<remote::RemoteRecords>>,
 }
 
 impl Records {
@@ -101,8 +101,8 @@ impl Records {
 
     /// Notes that a key was looked at that is not here, though it may be elsewhere.
     fn miss(&mut self, key: &CompactKey) {
-        if let Some(away) = &mut self.away {
-            away.miss(key);
+        if let Some(remote) = &mut self.remote {
+            remote.miss(key);
         }
     }
 
@@ -154,9 +154,9 @@ impl Records {
         self.keys.entry(Placed::of(key)).or_default().write(view, label, id, effects);
     }
 
-    /// The versions of a key with some labels, ancestors first, join those labelled `to`. If every state sees these, a key is forgotten whose only
-    /// version is among them and says that it is absent. A version that some states do not see must stay: one with a lesser
-    /// id that comes later beside it would hide that it is the newest.
+    /// The versions of a key with some labels, ancestors first, join those labelled `to`. If every state sees these, a
+    /// key is forgotten whose only version is among them and says that it is absent. A version that some states do not
+    /// see must stay: a concurrent one with a lesser id that arrives later would hide that it is the newest.
     fn join(&mut self, key: &CompactKey, from: &[Label], to: Label, for_all: bool) {
         if let Some(versions) = self.keys.get_mut(&Placed::of(key)) {
             versions.relabel(from, to);
@@ -179,7 +179,7 @@ impl Records {
     }
 
     /// A version as it is.
-    fn put_whole(&mut self, key: &CompactKey, label: Label, id: StateId, cell: Cell) {
+    fn put_value(&mut self, key: &CompactKey, label: Label, id: StateId, cell: Cell) {
         self.keys.entry(Placed::of(key)).or_default().restore(label, id, cell);
     }
 

@@ -125,7 +125,7 @@ pub(super) fn last_up_to<L: List + ?Sized>(versions: &L, branch: u64, sequence: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dag::{Branches, Sight};
+    use crate::dag::{Branches, PortableView};
     use types::{Incarnation, ProcessId};
 
     impl Labelled for (Label, StateId) {
@@ -161,9 +161,9 @@ mod tests {
                     seen.push((branch, random.u64(..4)));
                 }
             }
-            let sight = Sight::of(seen);
+            let portable = PortableView::of(seen);
             let branches = Branches::new();
-            let view = sight.view(&branches);
+            let view = portable.view(&branches);
             let shown = versions.iter().filter(|(label, _)| view.shows(*label));
             let found = find(&versions[..], &view).0.map(|place| versions[place].1);
             assert_eq!(found, shown.map(|(_, id)| *id).max(), "seed {seed}");

@@ -1,9 +1,9 @@
-//! What a site's manager has its record partitions do. A partition is a function of the orders that it got, in their
-//! order: it decides nothing, and needs no State DAG.
+//! Orders from a site's manager to its record partitions. A partition's state is a function of its orders, in sequence:
+//! a partition decides nothing, and needs no State DAG.
 
 use super::{Placed, Records};
 use crate::StateId;
-use crate::dag::{Branches, Label, Sight};
+use crate::dag::{Branches, Label, PortableView};
 use crate::transaction::Effects;
 use datatypes::Cell;
 use mvcc::CompactKey;
@@ -20,7 +20,7 @@ pub enum Order {
         /// The state.
         id: StateId,
         /// What its parents see: on top of that its effects stand.
-        sight: Sight,
+        portable: PortableView,
         /// The keys of this partition that it wrote, with the effects.
         writes: Vec<(CompactKey, Effects)>,
     },
@@ -31,7 +31,7 @@ pub enum Order {
         /// Who wrote them.
         id: StateId,
         /// The keys with their values.
-        writes: Vec<Whole>,
+        writes: Vec<KeyValue>,
     },
     /// Versions of one class join another one.
     Fold {
@@ -56,7 +56,7 @@ pub enum Order {
     },
 }
 wire_enum!(Order {
-    0 => Write { label, id, sight, writes },
+    0 => Write { label, id, portable, writes },
     1 => Restore { label, id, writes },
     2 => Fold { from, to, for_all, keys },
     3 => Clear,
@@ -74,12 +74,12 @@ impl Order {
     /// What of it concerns some keys; nothing if it concerns none of them.
     pub(crate) fn of(&self, is_meant: impl Fn(&CompactKey) -> bool) -> Option<Order> {
         let part = match self {
-            Order::Write { label, id, sight, writes } => {
+            Order::Write { label, id, portable, writes } => {
                 let writes: Vec<_> = writes.iter().filter(|(key, _)| is_meant(key)).cloned().collect();
                 if writes.is_empty() {
                     return None;
                 }
-                Order::Write { label: *label, id: *id, sight: sight.clone(), writes }
+                Order::Write { label: *label, id: *id, portable: portable.clone(), writes }
             }
             Order::Restore { label, id, writes } => {
                 let writes: Vec<_> = writes.iter().filter(|whole| is_meant(&whole.key)).cloned().collect();
@@ -104,21 +104,21 @@ impl Order {
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Whole {
+pub struct KeyValue {
     /// The key.
     pub key: CompactKey,
     /// The value.
     pub cell: Cell,
 }
 
-impl Wire for Whole {
+impl Wire for KeyValue {
     fn encode(&self, out: &mut Vec<u8>) {
         self.key.encode(out);
         self.cell.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Whole { key: CompactKey::decode(input)?, cell: Cell::decode(input)? })
+        Ok(KeyValue { key: CompactKey::decode(input)?, cell: Cell::decode(input)? })
     }
 }
 
@@ -161,8 +161,8 @@ impl Records {
         is_meant: impl Fn(&Records, &CompactKey) -> bool,
     ) {
         match order {
-            Order::Write { label, id, sight, writes } => {
-                let view = sight.view(meter);
+            Order::Write { label, id, portable, writes } => {
+                let view = portable.view(meter);
                 for (key, effects) in writes {
                     if is_meant(self, key) {
                         self.put(key, &view, *label, *id, effects.iter().map(|effect| &**effect));
@@ -170,9 +170,9 @@ impl Records {
                 }
             }
             Order::Restore { label, id, writes } => {
-                for Whole { key, cell } in writes {
+                for KeyValue { key, cell } in writes {
                     if is_meant(self, key) {
-                        self.put_whole(key, *label, *id, cell.clone());
+                        self.put_value(key, *label, *id, cell.clone());
                     }
                 }
             }

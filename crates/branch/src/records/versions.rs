@@ -1,9 +1,9 @@
-//! The versions of one key. Most keys have one, or for a short time a few small ones: a list of whole values. What else there is
-//! is kept as what leads from one version to the next ([`Several`]).
+//! The versions of one key. Most keys have one, or for a short time a few small ones: a list of whole values. Other
+//! versions are stored as the difference from one version to the next ([`IndexedVersions`]).
 
+use super::indexed::IndexedVersions;
 use super::line::{growth, perform};
 use super::newest::{self, Labelled, look};
-use super::several::Several;
 use crate::StateId;
 use crate::dag::{Label, View};
 use datatypes::{Cell, Value};
@@ -38,7 +38,7 @@ pub(super) enum Versions {
     One(Version),
     /// Small ones in the order of labels; or none.
     Few(Vec<Version>),
-    Many(Box<Several>),
+    Many(Box<IndexedVersions>),
 }
 
 impl Default for Versions {
@@ -48,19 +48,19 @@ impl Default for Versions {
 }
 
 impl Versions {
-    fn list(&self) -> Result<&[Version], &Several> {
+    fn list(&self) -> Result<&[Version], &IndexedVersions> {
         match self {
             Versions::One(one) => Ok(slice::from_ref(one)),
             Versions::Few(few) => Ok(few),
-            Versions::Many(several) => Err(several),
+            Versions::Many(indexed) => Err(indexed),
         }
     }
 
-    fn list_mut(&mut self) -> Result<&mut [Version], &mut Several> {
+    fn list_mut(&mut self) -> Result<&mut [Version], &mut IndexedVersions> {
         match self {
             Versions::One(one) => Ok(slice::from_mut(one)),
             Versions::Few(few) => Ok(few),
-            Versions::Many(several) => Err(several),
+            Versions::Many(indexed) => Err(indexed),
         }
     }
 
@@ -68,7 +68,7 @@ impl Versions {
     pub fn newest(&self, view: &View<'_>) -> Option<StateId> {
         match self.list() {
             Ok(list) => look(list, view).map(|place| list[place].id),
-            Err(several) => several.newest(view),
+            Err(indexed) => indexed.newest(view),
         }
     }
 
@@ -76,7 +76,7 @@ impl Versions {
     pub fn is_seen_too(&self, view: &View<'_>, by: &View<'_>) -> bool {
         match self.list() {
             Ok(list) => look(list, view).is_none_or(|place| by.shows(list[place].label)),
-            Err(several) => several.is_seen_too(view, by),
+            Err(indexed) => indexed.is_seen_too(view, by),
         }
     }
 
@@ -84,7 +84,7 @@ impl Versions {
     pub fn lookups(&self, view: &View<'_>) -> usize {
         match self.list() {
             Ok(list) => newest::find(list, view).1,
-            Err(several) => several.lookups(view),
+            Err(indexed) => indexed.lookups(view),
         }
     }
 
@@ -96,7 +96,7 @@ impl Versions {
                 Some(place) => read(&mut list[place].cell),
                 None => read(&mut Cell::ABSENT.clone()),
             },
-            Err(several) => several.with(view, read),
+            Err(indexed) => indexed.with(view, read),
         }
     }
 
@@ -107,7 +107,7 @@ impl Versions {
                 Some(Version { id, cell, .. }) => read(cell, Some(*id)),
                 None => read(&Cell::ABSENT, None),
             },
-            Err(several) => several.with_writer(view, read),
+            Err(indexed) => indexed.with_writer(view, read),
         }
     }
 
@@ -119,7 +119,7 @@ impl Versions {
         read: impl FnOnce(&Cell, Option<StateId>) -> R,
     ) -> R {
         match self {
-            Versions::Many(several) => several.with_labelled(view, label, read),
+            Versions::Many(indexed) => indexed.with_labelled(view, label, read),
             _ => self.with_writer(view, read),
         }
     }
@@ -128,7 +128,7 @@ impl Versions {
     pub fn each(&mut self, mut visit: impl FnMut(Label, StateId, &Cell)) {
         match self.list_mut() {
             Ok(list) => list.iter().for_each(|version| visit(version.label, version.id, &version.cell)),
-            Err(several) => several.each(visit),
+            Err(indexed) => indexed.each(visit),
         }
     }
 
@@ -142,9 +142,9 @@ impl Versions {
             }
             Versions::Few(few) if few.len() < FEW && is_small(&new.cell) => Versions::Few(with(few, new)),
             known => {
-                let mut several = known.into_several();
-                several.restore(new.label, new.id, new.cell);
-                Versions::Many(several)
+                let mut indexed = known.into_several();
+                indexed.restore(new.label, new.id, new.cell);
+                Versions::Many(indexed)
             }
         }
     }
@@ -165,9 +165,9 @@ impl Versions {
                 return self.restore(label, id, cell);
             }
         }
-        let mut several = std::mem::take(self).into_several();
-        several.write(view, label, id, effects);
-        *self = Versions::Many(several);
+        let mut indexed = std::mem::take(self).into_several();
+        indexed.write(view, label, id, effects);
+        *self = Versions::Many(indexed);
     }
 
     /// The versions with these labels, ancestors first, are labelled `to` from now on. The newest of them, and of what has that
@@ -177,7 +177,7 @@ impl Versions {
             Versions::One(one) if from.contains(&one.label) => one.label = to,
             Versions::One(_) => {}
             Versions::Few(few) => from.iter().for_each(|from| relabel_one(few, *from, to)),
-            Versions::Many(several) => several.relabel(from, to),
+            Versions::Many(indexed) => indexed.relabel(from, to),
         }
         self.settle();
     }
@@ -188,7 +188,7 @@ impl Versions {
             Versions::One(one) if is_meant(one.label) => {}
             Versions::One(_) => *self = Versions::default(),
             Versions::Few(few) => few.retain(|version| is_meant(version.label)),
-            Versions::Many(several) => several.retain(is_meant),
+            Versions::Many(indexed) => indexed.retain(is_meant),
         }
         self.settle();
     }
@@ -197,7 +197,7 @@ impl Versions {
     pub fn writer(&self, label: Label) -> Option<StateId> {
         match self.list() {
             Ok(list) => list.iter().find(|version| version.label == label).map(|version| version.id),
-            Err(several) => several.writer(label),
+            Err(indexed) => indexed.writer(label),
         }
     }
 
@@ -213,7 +213,7 @@ impl Versions {
 
     /// How many versions there are.
     pub fn len(&self) -> usize {
-        self.list().map_or_else(Several::len, <[Version]>::len)
+        self.list().map_or_else(IndexedVersions::len, <[Version]>::len)
     }
 
     /// The bytes everything occupies, its own size included.
@@ -225,7 +225,7 @@ impl Versions {
             + match self {
                 Versions::One(one) => values(slice::from_ref(one)),
                 Versions::Few(few) => few.capacity() * size_of::<Version>() + values(few),
-                Versions::Many(several) => size_of::<Several>() + several.memory(),
+                Versions::Many(indexed) => size_of::<IndexedVersions>() + indexed.memory(),
             }
     }
 
@@ -238,22 +238,22 @@ impl Versions {
                 assert!(few.is_sorted_by(|a, b| a.label < b.label), "a list is in the order of labels");
                 assert!(few.iter().all(|version| is_small(&version.cell)), "what is large is no list");
             }
-            Versions::Many(several) => {
-                assert!(several.len() > 1, "one version is a list");
-                several.assert_consistent();
+            Versions::Many(indexed) => {
+                assert!(indexed.len() > 1, "one version is a list");
+                indexed.assert_consistent();
             }
         }
     }
 
-    fn into_several(self) -> Box<Several> {
+    fn into_several(self) -> Box<IndexedVersions> {
         let list = match self {
-            Versions::Many(several) => return several,
+            Versions::Many(indexed) => return indexed,
             Versions::One(one) => vec![one],
             Versions::Few(few) => few,
         };
-        let mut several = Several::default();
-        list.into_iter().for_each(|version| several.restore(version.label, version.id, version.cell));
-        Box::new(several)
+        let mut indexed = IndexedVersions::default();
+        list.into_iter().for_each(|version| indexed.restore(version.label, version.id, version.cell));
+        Box::new(indexed)
     }
 
     /// Gives up what so few versions do not need.
@@ -267,12 +267,12 @@ impl Versions {
             }
             Versions::Few(few) if few.len() + growth(few.len()) <= few.capacity() => few.shrink_to_fit(),
             Versions::Few(_) => {}
-            Versions::Many(several) => {
-                if let Some((label, id, cell)) = several.take_only() {
+            Versions::Many(indexed) => {
+                if let Some((label, id, cell)) = indexed.take_only() {
                     *self = Versions::One(Version { label, id, cell });
-                } else if several.len() <= FEW / 2
-                    && several.cells().all(is_small)
-                    && let Some(few) = listed(several)
+                } else if indexed.len() <= FEW / 2
+                    && indexed.cells().all(is_small)
+                    && let Some(few) = listed(indexed)
                 {
                     *self = Versions::Few(few);
                 }
@@ -292,9 +292,9 @@ fn with(mut list: Vec<Version>, new: Version) -> Vec<Version> {
 }
 
 /// These versions as a list, if all are small.
-fn listed(several: &mut Several) -> Option<Vec<Version>> {
-    let (mut list, all) = (Vec::with_capacity(several.len()), several.len());
-    several.each(|label, id, cell| {
+fn listed(indexed: &mut IndexedVersions) -> Option<Vec<Version>> {
+    let (mut list, all) = (Vec::with_capacity(indexed.len()), indexed.len());
+    indexed.each(|label, id, cell| {
         if is_small(cell) {
             list.push(Version { label, id, cell: cell.clone() });
         }
@@ -324,9 +324,9 @@ fn relabel_one(list: &mut Vec<Version>, from: Label, to: Label) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::several::tests::add;
+    use super::super::indexed::tests::add;
     use super::*;
-    use crate::dag::{Branches, Sight};
+    use crate::dag::{Branches, PortableView};
     use datatypes::Effect;
     use datatypes::register::{self, Deadline};
     use types::{Incarnation, ProcessId};
@@ -369,11 +369,11 @@ mod tests {
                 // Often the same ones, so that some have many that go on from them.
                 let on = there[random.usize(..there.len()).min(random.usize(..there.len()))];
                 let (mut seen, mut cell) = made[on as usize].clone();
-                let sight = Sight::of(seen.iter().map(|branch| (*branch, 0)).collect());
+                let portable = PortableView::of(seen.iter().map(|branch| (*branch, 0)).collect());
                 let effects: Vec<_> = (0..random.usize(1..3)).map(|_| effect(&mut random)).collect();
                 let effects = || effects.iter().map(|effect| &**effect);
                 perform(&mut cell, effects());
-                versions.write(&sight.view(&branches), label(number), id(number), effects());
+                versions.write(&portable.view(&branches), label(number), id(number), effects());
                 seen.push(number);
                 made.push((seen, cell));
                 there.push(number);
@@ -394,8 +394,8 @@ mod tests {
                 versions.assert_consistent();
                 for _ in 0..3 {
                     let (seen, cell) = &made[there[random.usize(..there.len())] as usize];
-                    let sight = Sight::of(seen.iter().map(|branch| (*branch, 0)).collect());
-                    versions.with(&sight.view(&branches), |found| assert_eq!(found, cell, "seed {seed}"));
+                    let portable = PortableView::of(seen.iter().map(|branch| (*branch, 0)).collect());
+                    versions.with(&portable.view(&branches), |found| assert_eq!(found, cell, "seed {seed}"));
                 }
                 versions.assert_consistent();
             }

@@ -1,6 +1,6 @@
 //! What a site remembers of its clients' sessions.
 
-use super::join::Asker;
+use super::bootstrap::Asker;
 use super::message::Thread;
 use super::{SHARED, Site};
 use crate::{Begin, End, StateId, Transaction};
@@ -39,7 +39,7 @@ pub(super) struct Client {
     pub is_own: bool,
     /// It is one since before the site restarted, and stands where it stood then.
     pub went_on: bool,
-    /// It is one, and what it had committed before the site restarted has joined another state since, nobody knows which.
+    /// The session is such a one, and its last commit before the site's restart has joined an unknown state since.
     pub is_astray: bool,
     /// What its transactions demand if they do not say; `None` as the keyspace has it.
     pub begin: Option<Begin>,
@@ -105,7 +105,7 @@ impl Site {
 
     /// Where the session of a request stands that another process asked, if it is a thread of its own.
     pub(super) fn thread_of(&self, asker: Asker, request: &[u8]) -> Option<Thread> {
-        let session = session_at(Some(asker.process()?), crate::asked::session(request).ok()?);
+        let session = session_at(Some(asker.process()?), crate::request_codec::session(request).ok()?);
         let own = self.clients.get(session).is_some_and(|client| client.is_own).then_some(session)?;
         Some(Thread { committed: self.keyspace.committed(own), read: self.keyspace.last_read(own) })
     }
@@ -113,7 +113,7 @@ impl Site {
     /// A session that had chosen a branch before the site restarted goes on where it stood.
     pub(super) fn go_on(&mut self, asker: Asker, thread: Option<Thread>, request: &[u8]) {
         let (Some(process), Some(thread)) = (asker.process(), thread) else { return };
-        let Ok(session) = crate::asked::session(request) else { return };
+        let Ok(session) = crate::request_codec::session(request) else { return };
         let session = session_at(Some(process), session);
         let client = self.clients.of(session);
         if client.went_on {

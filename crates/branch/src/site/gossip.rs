@@ -1,12 +1,12 @@
-//! The other sites (TARDiS 6.4): they are told every state that is made here, and what they lack otherwise; what they
-//! tell is applied once its parents are here. Ceilings travel behind everything that was committed before.
+//! The other sites (TARDiS 6.4): this site sends them every state that it creates, and what else they lack; it applies
+//! their states once the parents are here. Ceilings travel behind everything that was committed before.
 
 mod turns;
 
 use self::turns::{Backlog, Turn};
-use super::join::Asker;
+use super::bootstrap::Asker;
 use super::logged::Recorded;
-use super::message::Present;
+use super::message::SiteState;
 use super::orphans::{Orphan, Orphans};
 use super::{Collecting, Message, Options, Record, Site, Timer, Topology};
 use crate::dag::Bounds;
@@ -32,51 +32,51 @@ const SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// How many transactions may be on their way to a site that has not acknowledged them, if nothing else is said, and how many bytes.
 pub(super) const WINDOW: usize = 16 * 1024;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
-/// How many promises of a site wait for what it had told before: of more the last one is replaced.
+/// How many promises of a site may wait for its earlier transactions: beyond that the last one is replaced.
 const MAX_PROMISES: usize = 64;
 
 /// Another site.
 #[derive(Debug, Default)]
 struct Peer {
     link: Link,
-    /// What it last said that it has.
-    present: Present,
-    /// What it was last told that this site has.
-    told: Present,
+    /// The states that it last reported to have.
+    present: SiteState,
+    /// What this site last reported to it as present.
+    told: SiteState,
     /// The time of this site's present that it knows, as far as it said.
     knows: u64,
-    /// The time of its own present that it was told is known here.
+    /// The time of its own report whose arrival it knows of.
     echoed: u64,
     /// When it was last told.
     said: Instant,
     /// When it was last heard.
     heard: Option<Instant>,
-    flying: Flying,
+    flying: InFlight,
     /// What it lacks and is not on its way.
     skipped: BTreeSet<StateId>,
     /// How many transactions of it have come that were not acknowledged.
     received: u64,
-    /// The ceiling it was last told.
+    /// The ceiling that this site last sent to it.
     ceiling: Vec<StateId>,
-    /// The ceilings that it told behind states that still wait, with the number of the last of these.
+    /// The ceilings that it sent after states that still wait, with the number of the last of these.
     promises: VecDeque<(u64, Vec<StateId>)>,
     /// What a head of it is to see before such heads are merged here.
     turn: Option<Turn>,
     /// It said that it has more to tell than can be on its way.
     tells_more: bool,
-    /// It was last told that this site has.
+    /// This site has reported the same of itself to it.
     told_more: bool,
     backlog: Backlog,
 }
 
 /// The sizes of the transactions that are on their way to a site, in their order.
 #[derive(Debug, Default)]
-struct Flying {
+struct InFlight {
     sizes: VecDeque<usize>,
     bytes: usize,
 }
 
-impl Flying {
+impl InFlight {
     fn has_room(&self, window: usize) -> bool {
         self.sizes.len() < window && self.bytes < WINDOW_BYTES
     }
@@ -143,7 +143,7 @@ impl Gossip {
         gossip
     }
 
-    /// Nobody has promised anything: nothing goes until all have.
+    /// No site has promised anything: nothing is collected until all have.
     pub fn expect_ceilings(&self, keyspace: &mut Keyspace) {
         for site in self.peers.keys() {
             keyspace.place_ceiling(Owner::Site(site.process), vec![StateId::ROOT]);
@@ -159,7 +159,7 @@ impl Gossip {
         self.orphans.len()
     }
 
-    /// The sites that are not heard.
+    /// The silent sites.
     pub fn silent(&self, now: Instant) -> BTreeSet<ProcessId> {
         let silent = self.peers.iter().filter(|(_, peer)| peer.is_silent(now));
         silent.map(|(site, _)| site.process).collect()
@@ -172,7 +172,7 @@ impl Gossip {
         }
         let silent: Vec<String> = self.silent(now).iter().map(ToString::to_string).collect();
         let who = match silent.is_empty() {
-            true => "they are told now, retry later".to_owned(),
+            true => "they are receiving them now, retry later".to_owned(),
             false => format!("the site of process {} does not answer", silent.join(", ")),
         };
         let text = format!(
@@ -185,7 +185,7 @@ impl Gossip {
     /// A state was made here: every site is told, or will be.
     pub fn offer(&mut self, commit: &Commit, out: &mut Outputs<'_, Instance>) {
         for (address, peer) in &mut self.peers {
-            // What has to wait goes first: it may be what this one builds on.
+            // Queued transactions go first: this one may build on them.
             if peer.link.is_resumed() && peer.flying.has_room(self.window) && peer.skipped.is_empty() {
                 peer.flying.add(commit.size());
                 out.stream(*address, Message::Transaction { commit: commit.clone() });
@@ -204,12 +204,12 @@ impl Gossip {
 
     fn greeting(&self, keyspace: &Keyspace) -> Message {
         let dag = keyspace.dag();
-        let states = dag.states().map(|node| dag.id(node)).chain(keyspace.kept().early()).collect();
+        let states = dag.states().map(|node| dag.id(node)).chain(keyspace.retained().early()).collect();
         Message::Greeting { present: self.present(keyspace), states }
     }
 
-    fn present(&self, keyspace: &Keyspace) -> Present {
-        Present { heads: keyspace.heads(), time: self.time }
+    fn present(&self, keyspace: &Keyspace) -> SiteState {
+        SiteState { heads: keyspace.heads(), time: self.time }
     }
 
     /// These states were taken out: everybody has them, or they are kept.
@@ -220,7 +220,7 @@ impl Gossip {
         }
     }
 
-    /// A site began a new life, which has to be greeted and told what it lacks.
+    /// A site began a new life: this site greets it and sends what it lacks.
     pub fn started(
         &mut self,
         from: NodeId,
@@ -272,12 +272,12 @@ impl Gossip {
             if !peer.link.is_resumed() {
                 continue;
             }
-            // Of states that only it has it cannot be said what they see.
+            // It is unknown what states see that only the other site has.
             if peer.flying.sizes.is_empty()
                 && peer.present.heads.iter().all(|head| keyspace.dag().node(*head).is_some())
             {
                 let seen = keyspace.seen_by(&peer.present.heads);
-                let old = keyspace.kept().older_than(PASS_ON_AFTER, now);
+                let old = keyspace.retained().older_than(PASS_ON_AFTER, now);
                 peer.skipped.extend(old.filter(|id| !keyspace.is_among(*id, &seen)));
             }
             Self::send_skipped((*address, peer), self.window, keyspace, out);
@@ -300,11 +300,11 @@ impl Gossip {
             && let Some(id) = peer.skipped.pop_first()
         {
             if keyspace.is_among(id, &seen) {
-                // A third site has told it meanwhile.
+                // A third site has sent it meanwhile.
                 continue;
             }
-            let kept = keyspace.kept().get(id).cloned();
-            let (size, message) = match kept {
+            let retained = keyspace.retained().get(id).cloned();
+            let (size, message) = match retained {
                 Some(commit) => (commit.size(), Message::Transaction { commit }),
                 None if !keyspace.fetch_written(id) => {
                     peer.skipped.insert(id);
@@ -320,14 +320,14 @@ impl Gossip {
         }
     }
 
-    /// What every site has need not be kept, but for what it takes to make states anew that were collected early.
+    /// The site need not retain what every site has, except what it needs to recreate states collected early.
     fn trim(&mut self, keyspace: &mut Keyspace) {
         let seen = self.peers.values().map(|peer| keyspace.seen_by(&peer.present.heads));
         let seen: Vec<Bounds> = seen.collect();
-        let mut next = keyspace.kept().first();
+        let mut next = keyspace.retained().first();
         while let Some(id) = next.filter(|id| seen.iter().all(|seen| keyspace.is_among(*id, seen))) {
-            next = keyspace.kept().after(id).map(|(id, _)| id);
-            keyspace.kept_mut().received(id);
+            next = keyspace.retained().after(id).map(|(id, _)| id);
+            keyspace.retained_mut().received(id);
         }
         let known = self.peers.values().map(|peer| peer.knows).min().unwrap_or(u64::MAX);
         self.gone.retain(|_, time| *time > known);
@@ -342,7 +342,7 @@ impl Gossip {
         }
         let is_told = |peer: &Peer| peer.link.is_resumed() && peer.skipped.is_empty();
         if !self.peers.values().any(is_told) {
-            // Nobody relies on a promise that nobody was told; collection that waits for nobody does.
+            // No site relies on a promise that was never sent; early collection, which waits for no site, does.
             if options.collect == Collecting::Optimistic {
                 keyspace.announce_ceiling();
             }
@@ -375,7 +375,7 @@ impl Gossip {
         peer.promises.push_back((behind, states));
     }
 
-    /// The promises that hold from now on: everything that their sites had told before is here.
+    /// The promises that take effect now: all earlier transactions of their sites are here.
     fn due_promises(&mut self) -> Vec<(ProcessId, Vec<StateId>)> {
         let first = self.orphans.first_number();
         let mut due = Vec::new();
@@ -445,7 +445,7 @@ impl Site {
                 self.place_promises();
             }
             Message::Ask { number, thread, request } if self.is_joining() => {
-                self.hold_asked(Asker::Process(from, number), thread, request, now.instant);
+                self.hold_forwarded(Asker::Process(from, number), thread, request, now.instant);
             }
             Message::Join => {
                 let has_begun = !self.is_joining();
@@ -462,7 +462,7 @@ impl Site {
             }
             Message::Answer { .. }
             | Message::Attend
-            | Message::Standing { .. }
+            | Message::SessionPosition { .. }
             | Message::Order { .. }
             | Message::Safe { .. }
             | Message::Load { .. }
@@ -472,7 +472,7 @@ impl Site {
         }
     }
 
-    /// A site has said which states it has: it is told what it lacks.
+    /// A site has reported its states: this site sends what it lacks.
     pub(super) fn tell_what_is_lacking(
         &mut self,
         to: Address,
@@ -482,7 +482,7 @@ impl Site {
         let lacking = self.keyspace.lacking(states);
         let Some(peer) = self.gossip.peers.get_mut(&to) else { return };
         peer.link.resume();
-        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), Flying::default());
+        (peer.skipped, peer.flying) = (lacking.into_iter().collect(), InFlight::default());
         Gossip::send_skipped((to, peer), self.options.window, &mut self.keyspace, out);
     }
 
@@ -521,13 +521,13 @@ impl Site {
     /// Keeps a transaction for sites that may lack it.
     pub(super) fn keep(&mut self, commit: Commit, since: Instant) {
         if !self.gossip.peers.is_empty() {
-            self.keyspace.kept_mut().insert(commit, since);
+            self.keyspace.retained_mut().insert(commit, since);
         }
     }
 
     fn apply_all(&mut self, mut waiting: Vec<Orphan>, now: Now, out: &mut Outputs<'_, Instance>) {
         while let Some(state) = waiting.pop() {
-            if self.gossip.gone.contains_key(&state.id()) || self.keyspace.kept().is_early(state.id()) {
+            if self.gossip.gone.contains_key(&state.id()) || self.keyspace.retained().is_early(state.id()) {
                 self.gossip.orphans.arrived(state.id());
                 continue;
             }
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     fn as_much_flies_as_both_windows_allow() {
-        let mut flying = Flying::default();
+        let mut flying = InFlight::default();
         while flying.has_room(WINDOW) {
             flying.add(100);
         }

@@ -22,7 +22,7 @@ pub(super) enum Recorded {
     /// Much came from another site at once.
     All,
     /// The shared thread stands there.
-    Standing(StateId),
+    SessionPosition(StateId),
 }
 
 /// What the log has of what the site has recorded.
@@ -30,13 +30,13 @@ pub(super) enum Recorded {
 pub(super) struct Logged {
     unlogged: Unlogged<Recorded>,
     /// Where the shared thread stands, as the log has it.
-    standing: Option<StateId>,
+    position: Option<StateId>,
 }
 
 impl Logged {
     /// The log that is being recovered says where the shared thread stood.
-    pub(super) fn recover(&mut self, standing: StateId) {
-        self.standing = Some(standing);
+    pub(super) fn recover(&mut self, position: StateId) {
+        self.position = Some(position);
     }
 }
 
@@ -47,14 +47,14 @@ impl Site {
     }
 
     pub(crate) fn on_logged(&mut self, records: u64) {
-        let Logged { unlogged, standing } = &mut self.logged;
+        let Logged { unlogged, position } = &mut self.logged;
         unlogged.logged(records, |recorded| match recorded {
-            Recorded::Standing(state) => *standing = Some(state),
+            Recorded::SessionPosition(state) => *position = Some(state),
             Recorded::State(_) | Recorded::Name | Recorded::All => {}
         });
     }
 
-    /// Where records lie in partitions, these are to be asked, so that what is asked waits like all else.
+    /// Where records lie in partitions, the site must ask them, so that reads wait like all else.
     pub(crate) fn set_refusing(&mut self, is_refusing: bool) {
         self.logged.unlogged.set_refusing(is_refusing && !self.keyspace.is_parted());
     }
@@ -88,8 +88,8 @@ impl Site {
 
     /// While the log refuses records: where sessions of the shared thread read.
     pub(super) fn logged_standing(&self, thread: SessionId) -> Option<Begin> {
-        let standing = self.logged.standing.filter(|_| self.is_refusing() && thread == SHARED)?;
-        self.keyspace.heir_of(standing).map(Begin::State)
+        let position = self.logged.position.filter(|_| self.is_refusing() && thread == SHARED)?;
+        self.keyspace.heir_of(position).map(Begin::State)
     }
 
     /// While the log refuses records: why a step is refused that would show a state that the log lacks.
@@ -108,7 +108,7 @@ impl Site {
 
     /// The same of what may show any state.
     pub(super) fn why_not_all(&self) -> Option<Error> {
-        let shows = |recorded: &Recorded| !matches!(recorded, Recorded::Standing(_));
+        let shows = |recorded: &Recorded| !matches!(recorded, Recorded::SessionPosition(_));
         self.logged.unlogged.refused().any(shows).then(|| protocol::unlogged(None))
     }
 
@@ -116,7 +116,7 @@ impl Site {
         self.logged.unlogged.refused().any(|recorded| match recorded {
             Recorded::State(unlogged) => *unlogged == state,
             Recorded::All => true,
-            Recorded::Name | Recorded::Standing(_) => false,
+            Recorded::Name | Recorded::SessionPosition(_) => false,
         })
     }
 }

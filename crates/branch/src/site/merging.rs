@@ -14,7 +14,7 @@ const MERGED_EACH: Duration = Duration::from_nanos(500);
 /// so all the same.
 const FREE_SHARE: u32 = 3;
 const MERGE_SHARE: u32 = 20;
-/// What it takes to be asked for an operation, about, apart from what the keyspace then does.
+/// About the overhead of an operation's request, without the keyspace's own work.
 const ASKED_EACH: Duration = Duration::from_micros(1);
 /// The longest that heads wait because merging takes so long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(super) struct Progress {
     took: Effort,
     /// The sites of which it merges heads.
     with: BTreeSet<Address>,
-    /// The last merge, after which only what was left beside it is merged for a while.
+    /// The last merge: for a while after it, the site only rebases concurrent states onto it.
     last: Last,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Progress {
 #[derive(Debug, Default)]
 struct Last {
     at: Instant,
-    /// About how long it took, what was merged beside it included.
+    /// About how long it took, including the rebase of concurrent writes.
     took: Duration,
     /// How many times as long as is counted things take: processors are slower, or others have more to do in between. Nothing if that
     /// is not known.
@@ -79,7 +79,7 @@ impl Site {
             return out.arm(Timer::Merge, now.instant + SWEEP_EVERY);
         };
         out.arm(Timer::Merge, now.instant + every);
-        if self.merge_left_beside(now, out) || !self.is_rested(now) {
+        if self.rebase_leftover(now, out) || !self.is_rested(now) {
             return;
         }
         self.gossip.look_for_backlogs(&self.topology.sites[..self.index], self.written, now.instant);
@@ -187,13 +187,19 @@ impl Site {
 
     /// A client went on from what was merged while that was worked out, or had a transaction open. False if that is merged already,
     /// or is not for now.
-    pub(super) fn merge_beside(&mut self, state: StateId, now: Now, out: &mut Outputs<'_, Instance>) -> bool {
-        // While heads are worked out, what is beside the merge before is beside that one too: merged twice, merges would cross.
+    pub(super) fn rebase_onto_merge(
+        &mut self,
+        state: StateId,
+        now: Now,
+        out: &mut Outputs<'_, Instance>,
+    ) -> bool {
+        // While a merge is in progress, states concurrent with the merge before are concurrent with it too: merged
+        // twice, merges would cross.
         let before = self.keyspace.effort();
         if matches!(self.options.merging, Merging::Auto { .. })
             && !self.keyspace.is_merging()
             && let Some(merge) =
-                self.keyspace.merge_beside(MERGER, state, Policy::Newest, self.options.pace.beside)
+                self.keyspace.rebase_onto_merge(MERGER, state, Policy::Newest, self.options.pace.rebase)
         {
             self.merging.last.takes(self.keyspace.effort() - before);
             self.claims.merged(&merge, &mut self.keyspace);
@@ -203,14 +209,14 @@ impl Site {
         false
     }
 
-    /// The same for heads where nobody is at work. True if it goes on soon.
-    fn merge_left_beside(&mut self, now: Now, out: &mut Outputs<'_, Instance>) -> bool {
+    /// The same for heads where nobody is at work. True if the merge continues soon.
+    fn rebase_leftover(&mut self, now: Now, out: &mut Outputs<'_, Instance>) -> bool {
         let before = self.keyspace.effort();
-        for head in self.keyspace.left_beside() {
+        for head in self.keyspace.left_to_rebase() {
             if self.gossip.is_foreign(head) {
                 continue;
             }
-            while self.merge_beside(head, now, out) {
+            while self.rebase_onto_merge(head, now, out) {
                 let took = (self.keyspace.effort() - before).time();
                 if took >= self.options.pace.piece {
                     out.arm(Timer::Merge, now.instant + self.options.pace.next_after(took));

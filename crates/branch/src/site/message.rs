@@ -10,7 +10,7 @@ pub enum Message {
     /// Site to site, at the beginning of a life: "this is what I have". Answered by what it lacks.
     Greeting {
         /// What it has.
-        present: Present,
+        present: SiteState,
         /// All states that are there. What was taken out is seen by one of them that the receiver knows: by a ceiling.
         states: Vec<StateId>,
     },
@@ -27,7 +27,7 @@ pub enum Message {
     /// "This is what I have now", regularly.
     Received {
         /// What it has.
-        present: Present,
+        present: SiteState,
         /// How many transactions have come from the receiver of this since the last time.
         count: u64,
         /// The time of the receiver's present that the sender knows.
@@ -53,7 +53,7 @@ pub enum Message {
     Join,
     /// Whether the sender has begun.
     Joined {
-        /// It has: it can be asked for everything.
+        /// The site has begun: others can fetch everything from it.
         has_begun: bool,
     },
     /// Site to site: "tell me everything you have".
@@ -79,10 +79,10 @@ pub enum Message {
         /// The reply.
         reply: ReplyBuf,
     },
-    /// Manager to record partition, at the beginning of a life. Answered by `Standing`.
+    /// Manager to record partition, at the beginning of a life. Answered by `SessionPosition`.
     Attend,
     /// Record partition to manager, at the beginning of a life of either: "send on from here".
-    Standing {
+    SessionPosition {
         /// The number of the last order that it has.
         applied: u64,
     },
@@ -144,7 +144,7 @@ wire_enum!(Message {
     9 => Fetch { attempt },
     10 => Pieces { attempt, pieces, is_last },
     11 => Attend,
-    12 => Standing { applied },
+    12 => SessionPosition { applied },
     13 => Order { number, order },
     14 => Safe { number },
     15 => Load { question, keys },
@@ -166,10 +166,10 @@ wire_struct!(Thread { committed, read });
 
 /// What a site has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Present {
+pub struct SiteState {
     /// Its states without children; it has everything that they see.
     pub heads: Vec<StateId>,
     /// Rises whenever the site has taken states out.
     pub time: u64,
 }
-wire_struct!(Present { heads, time });
+wire_struct!(SiteState { heads, time });

@@ -12,23 +12,26 @@
 //! # Rooms
 //! `requests` transactions and single commands · `words` BRANCH, MERGE and AT · `names` names for states · `join` a site without
 //! anything · `clients` what is remembered of a session ·
-//! `merging` heads that the site merges by itself · `handling` the merge handler · `gossip` the other sites ·
+//! `merging` heads that the site merges by itself · `handler_runner` the merge handler · `gossip` the other sites ·
 //! `logged` reads while the log refuses records · `record` log and checkpoints · `message` what nodes say · `setup` who takes part.
 //!
 //! # State and invariants
 //! - What a reply or a message reveals is in the log before it leaves.
-//! - Of every state that some site may lack its commit is kept, or it can be told by value: nobody's ceiling is below it.
-//! - A ceiling is told to a site only when everything committed before has been streamed to it, and is durable then:
-//!   so no site commits below a state that another one took out for good (Corrections 54). One that was collected early,
-//!   without the promise of a site that is not heard, comes back when it is needed: its transaction is kept.
+//! - The site retains the commit of every state that some site may lack, or can send it by value: no ceiling is below
+//!   it.
+//! - A ceiling is told to a site only when everything committed before has been streamed to it, and is durable then: so
+//!   no site commits below a state that another one took out for good (Corrections 54). One that was collected early,
+//!   without the promise of a site that is not heard, comes back when a later transaction needs it: the site retains
+//!   its transaction.
 //! - Sessions that never chose a branch share the site's thread: with `Serializability` and `No Branching` it never
 //!   forks by itself, and an application that knows nothing of branches meets other sites' updates only.
 
+mod bootstrap;
+mod branch_commands;
 mod claims;
 mod clients;
 mod gossip;
-mod handling;
-mod join;
+mod handler_runner;
 mod logged;
 mod merging;
 mod message;
@@ -38,7 +41,6 @@ mod partitions;
 mod record;
 mod requests;
 mod setup;
-mod words;
 
 pub use message::{Message, Thread};
 pub use record::Record;
@@ -61,11 +63,11 @@ use types::{Error, Incarnation, Instant, ReplyBuf, Rng, SessionId};
 /// What a site can be reminded of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// Tell the senders what has come.
+    /// Acknowledge to the senders.
     Acknowledge,
     /// Send again what sites lack, and promise a ceiling.
     Repair,
-    /// Collect states that nobody begins at any more.
+    /// Collect states that no transaction begins at any more.
     Collect,
     /// Merge the heads, if the keyspace says so.
     Merge,
@@ -96,8 +98,8 @@ const COLLECT_PARTED_EVERY: Duration = Duration::from_millis(200);
 /// What is much is done in turns, between which this many times as long as the turn took passes, or this long.
 const COLLECT_PACE: u32 = 4;
 const COLLECT_PAUSE: Duration = Duration::from_millis(1);
-/// A site without others says what nothing begins above, which nobody has to be told, before it looks for what can go; and
-/// again where that goes on so long.
+/// A site without others raises its own ceiling, which it need not send to any site, before it looks for garbage; and
+/// again if that takes long.
 const PROMISE_ALONE_EVERY: Duration = Duration::from_millis(20);
 /// How much a turn collects: keys and states.
 const COLLECTED_PER_TURN: usize = 500;
@@ -117,10 +119,10 @@ pub struct Site {
     marks: record::Marks,
     claims: Claims,
     names: names::Names,
-    handling: handling::Handling,
+    handler_runner: handler_runner::HandlerRunner,
     /// True once the site has something of its own, or what the others have; the log says so.
     has_begun: bool,
-    joining: join::Joining,
+    bootstrap: bootstrap::Bootstrap,
     partitions: partitions::Partitions,
     /// The last state that a client made here.
     written: Option<StateId>,
@@ -159,9 +161,9 @@ impl Site {
             checkpoint: record::Progress::default(),
             marks: record::Marks::default(),
             names: names::Names::default(),
-            handling: handling::Handling::default(),
+            handler_runner: handler_runner::HandlerRunner::default(),
             has_begun: false,
-            joining: join::Joining::default(),
+            bootstrap: bootstrap::Bootstrap::default(),
             partitions: partitions::Partitions::new(topology.partitions_of(index), incarnation),
             written: None,
             first_written: None,
@@ -200,19 +202,19 @@ impl Site {
 
     /// How many states some other site may lack.
     pub fn unreceived(&self) -> usize {
-        self.keyspace.kept().lacked()
+        self.keyspace.retained().lacked()
     }
 
     /// About how many bytes the commits of these states occupy.
     pub fn queued_bytes(&self) -> usize {
-        self.keyspace.kept().lacked_bytes()
+        self.keyspace.retained().lacked_bytes()
     }
 
     /// Promises and collects until there is nothing more to collect, as if that took no time; for measurements.
     pub fn settle(&mut self) {
         self.keyspace.announce_ceiling();
         while self.keyspace.collect(usize::MAX / 16) > 0 {}
-        self.gossip.took_out(self.keyspace.take_gone());
+        self.gossip.took_out(self.keyspace.take_collected());
     }
 
     /// The claims made since the last call.
@@ -232,7 +234,7 @@ impl Site {
         out.persist(&Record::Commit { commit, is_shared }, self.options.durability);
         self.note_recorded(Recorded::State(commit.id), out);
         if is_shared {
-            self.note_recorded(Recorded::Standing(commit.id), out);
+            self.note_recorded(Recorded::SessionPosition(commit.id), out);
         }
         self.gossip.offer(commit, out);
         self.keep(commit.clone(), now.instant);
@@ -260,14 +262,14 @@ impl Site {
         self.keyspace.tell_time(now.instant);
         let before = self.keyspace.collected();
         let work = self.keyspace.collect(COLLECTED_PER_TURN);
-        self.gossip.took_out(self.keyspace.take_gone());
+        self.gossip.took_out(self.keyspace.take_collected());
         // Many states may be where nothing can go yet: looking at them again and again is not urgent.
         let done = self.keyspace.collected() - before;
-        // Beside a merge that is worked out nothing goes: right after it, it does.
+        // The site collects nothing while a merge is in progress, and does right after it.
         let is_behind = work >= COLLECTED_PER_TURN && done > COLLECTED_PER_TURN as u64 / 8
             || self.keyspace.sets_out_to_collect()
             || self.keyspace.is_merging();
-        // What is told to partitions waits for the disk, and what comes behind it too.
+        // Orders to partitions wait for the disk, and so does what follows them.
         let is_parted = self.keyspace.is_parted();
         let pause = if is_parted { COLLECT_PARTED_EVERY } else { COLLECT_EVERY };
         let took = (self.keyspace.effort() - effort).time();
@@ -328,8 +330,8 @@ impl Site {
         match input {
             Input::Request { id, request } if self.is_joining() => self.hold(id, &request, now.instant),
             Input::Request { id, request } if !self.is_at_hand(&request) => {
-                let request = crate::asked::encoded(&request);
-                self.serve(join::Asker::Client(id), &request, (now, random), out);
+                let request = crate::request_codec::encoded(&request);
+                self.serve(bootstrap::Asker::Client(id), &request, (now, random), out);
             }
             Input::Request { id, request } => {
                 let (mut reply, persisted) = (ReplyBuf::new(), out.persisted());

@@ -35,7 +35,7 @@ impl Orphan {
 #[derive(Debug)]
 struct Waiting {
     number: u64,
-    /// The parent under which it is kept; none if there was no room for it.
+    /// The parent that it waits under; none if there was no room for it.
     missing: Option<StateId>,
 }
 
@@ -44,7 +44,7 @@ struct Waiting {
 pub(super) struct Orphans {
     /// By one of the parents that are not here.
     by_missing: BTreeMap<StateId, Vec<Orphan>>,
-    kept: usize,
+    retained: usize,
     waiting: BTreeMap<StateId, Waiting>,
     numbers: BTreeSet<u64>,
     last: u64,
@@ -53,7 +53,7 @@ pub(super) struct Orphans {
 impl Orphans {
     /// How many there are, but for those that had no room.
     pub fn len(&self) -> usize {
-        self.kept
+        self.retained
     }
 
     /// The number of the first one that still waits.
@@ -74,7 +74,7 @@ impl Orphans {
     /// Takes those that wait for this state. Each has to be handed back, by [`Orphans::adopt`] or [`Orphans::arrived`].
     pub fn take(&mut self, missing: StateId) -> Vec<Orphan> {
         let freed = self.by_missing.remove(&missing).unwrap_or_default();
-        self.kept -= freed.len();
+        self.retained -= freed.len();
         for orphan in &freed {
             if let Some(waiting) = self.waiting.get_mut(&orphan.id()) {
                 waiting.missing = None;
@@ -90,9 +90,9 @@ impl Orphans {
             self.numbers.insert(self.last);
             Waiting { number: self.last, missing: None }
         });
-        if waiting.missing.is_none() && self.kept < MAX_ORPHANS {
+        if waiting.missing.is_none() && self.retained < MAX_ORPHANS {
             waiting.missing = Some(missing);
-            self.kept += 1;
+            self.retained += 1;
             self.by_missing.entry(missing).or_default().push(orphan);
         }
     }
@@ -101,13 +101,13 @@ impl Orphans {
     pub fn arrived(&mut self, id: StateId) {
         let Some(Waiting { number, missing }) = self.waiting.remove(&id) else { return };
         self.numbers.remove(&number);
-        // It was told twice: the other one was applied.
+        // The transaction arrived twice: the other copy was applied.
         if let Some(missing) = missing
             && let Some(siblings) = self.by_missing.get_mut(&missing)
         {
             let before = siblings.len();
             siblings.retain(|orphan| orphan.id() != id);
-            self.kept -= before - siblings.len();
+            self.retained -= before - siblings.len();
             if siblings.is_empty() {
                 self.by_missing.remove(&missing);
             }

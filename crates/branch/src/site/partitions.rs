@@ -1,6 +1,6 @@
-//! The site's record partitions, as its manager deals with them (T14): they are told every change, and asked for the keys
-//! that somebody is about to work on. Such a request waits, with what its session asks next, and is then one step like
-//! any other.
+//! The site's record partitions, as its manager uses them (T14): the manager sends them every change, and requests the
+//! keys that a client is about to work on. Such a request waits, with later ones of its session, and is then one step
+//! like any other.
 //!
 //! # State and invariants
 //! - An order leaves behind the log's record of what it tells: a commit is in the log, a state's end is on the disk.
@@ -8,7 +8,7 @@
 //!   have if the key had never been away.
 //! - A partition that does not answer refuses the requests that need its keys; all others are served.
 
-use super::join::Asker;
+use super::bootstrap::Asker;
 use super::{Message, Record, Site, Timer};
 use crate::Policy;
 use crate::instance::Instance;
@@ -61,12 +61,12 @@ struct Fetching {
     attempt: u64,
     lane: usize,
     after: Option<CompactKey>,
-    /// The page that was asked for.
+    /// The requested page.
     asked: Option<u64>,
 }
 
 /// What is to become of a request.
-enum Outlook {
+enum RequestReadiness {
     Ready,
     Waits,
     Refused(Error),
@@ -128,12 +128,12 @@ impl Partitions {
         self.fetching.take_if(|fetching| fetching.to == to).is_some()
     }
 
-    /// When it is worth while to look again for keys that were asked for.
+    /// When to look again for requested keys.
     pub fn look_again_after(&self, usual: Duration) -> Duration {
         if self.lanes.iter().all(|lane| lane.is_up) { LOOK_AGAIN_AFTER } else { usual }
     }
 
-    /// Nobody waits for the answers to what an earlier life of a process asked.
+    /// No session waits for answers to an earlier life of a process.
     pub fn forget_process(&mut self, process: ProcessId) {
         self.parked.retain(|parked| parked.asker.process() != Some(process));
     }
@@ -176,11 +176,11 @@ impl Site {
             out.persist(&Record::Mark { mark }, self.options.durability);
         }
         for gone in &self.keyspace.take_unlogged() {
-            out.persist(&Record::Gone { gone }, Durability::Synced);
+            out.persist(&Record::CollectedState { gone }, Durability::Synced);
         }
     }
 
-    /// Tells partitions what they do not know, and asks for what is wanted.
+    /// Sends partitions their pending orders and the requests for wanted keys.
     pub(super) fn tell_partitions(&mut self, out: &mut Outputs<'_, Instance>) {
         if !self.keyspace.is_parted() {
             return;
@@ -221,7 +221,7 @@ impl Site {
         };
         lane.heard = Some(now.instant);
         match message {
-            Message::Standing { applied } => self.on_standing(number, applied),
+            Message::SessionPosition { applied } => self.on_standing(number, applied),
             Message::Safe { number: safe } if lane.is_up => {
                 self.keyspace.is_safe(number, safe);
             }
@@ -309,7 +309,7 @@ impl Site {
             (session, matches!(request, Request::Close { .. }))
         };
         if self.keyspace.is_parted()
-            && let Ok((session, is_over)) = crate::asked::decoded(request, whose)
+            && let Ok((session, is_over)) = crate::request_codec::decoded(request, whose)
         {
             if is_over {
                 self.partitions.parked.retain(|parked| parked.session != session);
@@ -329,22 +329,22 @@ impl Site {
         let mut behind: BTreeSet<SessionId> = BTreeSet::new();
         for parked in std::mem::take(&mut self.partitions.parked) {
             let outlook = match behind.contains(&parked.session) {
-                true => Outlook::Waits,
+                true => RequestReadiness::Waits,
                 false => self.outlook(&parked, now.instant),
             };
             let mut reply = ReplyBuf::new();
             let is_served = match outlook {
-                Outlook::Ready => {
+                RequestReadiness::Ready => {
                     self.on_asked(parked.asker.process(), &parked.request, (now, random), &mut reply, out);
-                    // A merge handler may look at what nobody foresaw: it is asked again, and nothing has happened.
+                    // A merge handler may read unforeseen keys: the site then runs it again, and nothing has happened.
                     reply.as_error().is_none_or(|error| !crate::Refusal::Elsewhere.is(&error))
                 }
-                Outlook::Refused(error) => {
+                RequestReadiness::Refused(error) => {
                     self.end_refused(&parked);
                     reply.error(&error);
                     true
                 }
-                Outlook::Waits => false,
+                RequestReadiness::Waits => false,
             };
             if is_served {
                 let thread = self.thread_of(parked.asker, &parked.request);
@@ -363,7 +363,9 @@ impl Site {
             Request::Many { session, watched, .. } => Some((*session, *watched)),
             _ => None,
         };
-        let Ok(Some((session, watched))) = crate::asked::decoded(&parked.request, whole) else { return };
+        let Ok(Some((session, watched))) = crate::request_codec::decoded(&parked.request, whole) else {
+            return;
+        };
         if watched {
             self.forget_watches(parked.session);
         }
@@ -371,24 +373,25 @@ impl Site {
         self.claims.ended(&[], None, &mut self.keyspace);
     }
 
-    fn outlook(&mut self, parked: &Parked, now: Instant) -> Outlook {
-        let needs = crate::asked::decoded(&parked.request, |request| self.needs(parked.session, request));
+    fn outlook(&mut self, parked: &Parked, now: Instant) -> RequestReadiness {
+        let needs =
+            crate::request_codec::decoded(&parked.request, |request| self.needs(parked.session, request));
         // What makes no sense says so itself.
-        let Ok(needs) = needs else { return Outlook::Ready };
+        let Ok(needs) = needs else { return RequestReadiness::Ready };
         if self.keyspace.fetch(needs.iter()) {
-            return Outlook::Ready;
+            return RequestReadiness::Ready;
         }
         let lanes = needs.iter().filter_map(|key| self.keyspace.partition_of(key));
         let away = lanes
             .map(|lane| (lane, &self.partitions.lanes[lane]))
             .find(|(_, lane)| lane.has_lost || lane.heard.is_some_and(|heard| heard + SILENT_AFTER <= now));
         match away {
-            Some((number, lane)) => Outlook::Refused(refusal(number, lane)),
-            None if parked.until <= now => Outlook::Refused(Error::new(
+            Some((number, lane)) => RequestReadiness::Refused(refusal(number, lane)),
+            None if parked.until <= now => RequestReadiness::Refused(Error::new(
                 ErrorCode::Unavailable,
                 "record partitions of this region's site did not answer in time; nothing has happened, retry later",
             )),
-            None => Outlook::Waits,
+            None => RequestReadiness::Waits,
         }
     }
 

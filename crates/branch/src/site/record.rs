@@ -2,7 +2,7 @@
 
 use super::logged::Recorded;
 use super::{SHARED, Site};
-use crate::collect::Gone;
+use crate::collect::CollectedState;
 use crate::instance::Instance;
 use crate::keyspace::{ByValue, Piece};
 use crate::records::{Order, Stored};
@@ -36,14 +36,14 @@ pub enum Record<'a> {
         piece: &'a Piece,
     },
     /// Of a checkpoint: a transaction whose state some site may lack.
-    Kept {
+    RetainedTransactions {
         /// It.
         commit: &'a Commit,
         /// The state that bears the one it made, if that was collected early.
         heir: Option<StateId>,
     },
     /// The site has something of its own from now on, or has got what the others have.
-    Begun,
+    PartialRebase,
     /// What stands before this is nothing: the site begins to fetch what another one has.
     Afresh,
     /// A name was put at a state, or is forgotten.
@@ -54,7 +54,7 @@ pub enum Record<'a> {
         state: Option<StateId>,
     },
     /// Where the shared thread stands: it never goes back, in the site's next life neither (Corrections 56).
-    Standing {
+    SessionPosition {
         /// The state it last committed.
         committed: Option<StateId>,
         /// The state it last read.
@@ -66,9 +66,9 @@ pub enum Record<'a> {
         incarnation: Incarnation,
     },
     /// Of a site whose records lie in partitions: a state was taken out.
-    Gone {
+    CollectedState {
         /// It.
-        gone: &'a Gone,
+        gone: &'a CollectedState,
     },
     /// Of the checkpoint of such a site: everything but the records, and what partitions may not have.
     Image {
@@ -87,7 +87,7 @@ pub enum Record<'a> {
         /// Which one.
         mark: u64,
     },
-    /// Of a record partition: it did as it was told.
+    /// Of a record partition: it executed an order.
     Order {
         /// The number of the order.
         number: u64,
@@ -136,23 +136,23 @@ impl Encode for Record<'_> {
                 out.push(3);
                 Wire::encode(*piece, out);
             }
-            Record::Kept { commit, heir: None } => {
+            Record::RetainedTransactions { commit, heir: None } => {
                 out.push(4);
                 Wire::encode(*commit, out);
             }
-            Record::Kept { commit, heir: Some(heir) } => {
+            Record::RetainedTransactions { commit, heir: Some(heir) } => {
                 out.push(16);
                 Wire::encode(*commit, out);
                 Wire::encode(heir, out);
             }
-            Record::Begun => out.push(7),
+            Record::PartialRebase => out.push(7),
             Record::Afresh => out.push(8),
             Record::Name { name, state } => {
                 out.push(6);
                 put_bytes(out, name.as_bytes());
                 Wire::encode(state, out);
             }
-            Record::Standing { committed, read } => {
+            Record::SessionPosition { committed, read } => {
                 out.push(5);
                 Wire::encode(committed, out);
                 Wire::encode(read, out);
@@ -161,7 +161,7 @@ impl Encode for Record<'_> {
                 out.push(Self::LIFE);
                 Wire::encode(&incarnation.0, out);
             }
-            Record::Gone { gone } => {
+            Record::CollectedState { gone } => {
                 out.push(10);
                 Wire::encode(*gone, out);
             }
@@ -203,7 +203,7 @@ pub(super) enum Progress {
     #[default]
     Pieces,
     /// Transactions after this state.
-    Kept(StateId),
+    RetainedTransactions(StateId),
 }
 
 /// A checkpoint shows a moment, which is later than that at which the log behind it begins. What it shows of that log must not be
@@ -224,7 +224,7 @@ impl Marks {
         self.last
     }
 
-    /// What the log is to be told now.
+    /// The record to log now.
     pub fn take_due(&mut self) -> Option<u64> {
         self.due.take()
     }
@@ -261,12 +261,12 @@ impl Site {
             self.keyspace.put_image(&mut bytes);
             let mark = self.marks.next(self.incarnation);
             put(chunk, &Record::Image { mark, bytes: &bytes });
-            self.gossip.took_out(self.keyspace.take_gone());
+            self.gossip.took_out(self.keyspace.take_collected());
             self.put_rest(chunk);
         } else if cursor == 0 {
             self.keyspace.begin_checkpoint();
             put(chunk, &Record::UpTo { mark: self.marks.next(self.incarnation) });
-            self.gossip.took_out(self.keyspace.take_gone());
+            self.gossip.took_out(self.keyspace.take_collected());
             self.checkpoint = Progress::Pieces;
         }
         while chunk.len() < self.options.piece {
@@ -276,10 +276,13 @@ impl Site {
                         self.put_rest(chunk);
                     }
                 }
-                Progress::Kept(after) => match self.keyspace.kept().after(after) {
+                Progress::RetainedTransactions(after) => match self.keyspace.retained().after(after) {
                     Some((id, commit)) => {
-                        put(chunk, &Record::Kept { commit, heir: self.keyspace.kept().heir(id) });
-                        self.checkpoint = Progress::Kept(id);
+                        put(
+                            chunk,
+                            &Record::RetainedTransactions { commit, heir: self.keyspace.retained().heir(id) },
+                        );
+                        self.checkpoint = Progress::RetainedTransactions(id);
                     }
                     None => {
                         // Where records lie in partitions, an image froze nothing: what is frozen is being fetched.
@@ -297,26 +300,26 @@ impl Site {
     /// What comes behind states and versions, but for the transactions that some site may lack.
     fn put_rest(&mut self, chunk: &mut Vec<u8>) {
         if self.has_begun {
-            put(chunk, &Record::Begun);
+            put(chunk, &Record::PartialRebase);
         }
         let ceiling = self.keyspace.ceiling(Owner::Site(self.topology.sites[self.index].process));
         put(chunk, &Record::Ceiling { states: ceiling });
         let (committed, read) = (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
-        put(chunk, &Record::Standing { committed, read });
+        put(chunk, &Record::SessionPosition { committed, read });
         for (name, state) in self.named() {
             put(chunk, &Record::Name { name: &name, state: Some(state) });
         }
-        self.checkpoint = Progress::Kept(StateId::ROOT);
+        self.checkpoint = Progress::RetainedTransactions(StateId::ROOT);
     }
 
-    /// Notes in the log where the shared thread stands, if it has read from a state that nobody committed on it.
+    /// Logs the shared thread's position, if it has read from a state that it did not commit.
     pub(super) fn note_standing(&mut self, out: &mut Outputs<'_, Instance>) {
         let (committed, read) = (self.keyspace.committed(SHARED), self.keyspace.last_read(SHARED));
         if read != committed && read != self.noted {
             self.noted = read;
-            out.persist(&Record::Standing { committed, read }, self.options.durability);
-            if let Some(standing) = read {
-                self.note_recorded(Recorded::Standing(standing), out);
+            out.persist(&Record::SessionPosition { committed, read }, self.options.durability);
+            if let Some(position) = read {
+                self.note_recorded(Recorded::SessionPosition(position), out);
             }
         }
     }
@@ -365,7 +368,7 @@ impl Site {
             4 => self.keep(Commit::decode(&mut input)?, now),
             16 => {
                 let (commit, heir) = (Commit::decode(&mut input)?, Some(StateId::decode(&mut input)?));
-                if !self.keyspace.restore(Piece::Kept { commit, heir }, now) {
+                if !self.keyspace.restore(Piece::RetainedTransactions { commit, heir }, now) {
                     return Err(Malformed("state that bears another one"));
                 }
             }
@@ -392,8 +395,8 @@ impl Site {
                 }
             }
             10 => {
-                self.keyspace.repeat(&Gone::decode(&mut input)?);
-                self.gossip.took_out(self.keyspace.take_gone());
+                self.keyspace.repeat(&CollectedState::decode(&mut input)?);
+                self.gossip.took_out(self.keyspace.take_collected());
             }
             11 => {
                 self.marks.skip_to = Some(u64::decode(&mut input)?);

@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::{Begin, End, StateId, Transaction};
 use datatypes::Context;
 use mvcc::CompactKey;
-use protocol::{ContextAsk, KeyedOperation, Now, Outputs, Request, Step};
+use protocol::{ContextRequest, KeyedOperation, Now, Outputs, Request, Step};
 use types::{Error, ErrorCode, Instant, ProcessId, ReplyBuf, ReplySink, Rng, SessionId};
 
 /// A scan of the whole keyspace in one piece.
@@ -76,7 +76,7 @@ impl Site {
             Request::Own { words, steps, .. } => {
                 self.on_words(session, (words, steps), (now, random), &mut scratch, out)
             }
-            Request::Context { .. } => Err(ContextAsk::refusal()),
+            Request::Context { .. } => Err(ContextRequest::refusal()),
             Request::Close { .. } => return self.close(session),
         };
         self.note_standing(out);
@@ -319,7 +319,7 @@ impl Site {
             self.keyspace.abort(transaction);
             return Err(protocol::misconf());
         }
-        let lacked = self.keyspace.kept().lacked_bytes();
+        let lacked = self.keyspace.retained().lacked_bytes();
         if transaction.written().next().is_some()
             && let Some(error) = (self.gossip.is_full(lacked, self.options.queue, now.instant))
                 .or_else(|| self.partitions_are_full())
@@ -336,7 +336,7 @@ impl Site {
         self.written = Some(commit.id);
         self.first_written = self.first_written.or(Some((commit.id, now.instant)));
         self.made(&commit, is_shared, now, out);
-        self.merge_beside(commit.id, now, out);
+        self.rebase_onto_merge(commit.id, now, out);
         Ok(Committed::State(commit.id))
     }
 

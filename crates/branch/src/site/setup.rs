@@ -18,7 +18,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Sites that keep their records beside the State DAG.
+    /// Sites that store their records together with the State DAG.
     pub fn of_sites(sites: Vec<Address>, keyspace: KeyspaceId) -> Self {
         Topology { partitions: vec![Vec::new(); sites.len()], sites, keyspace }
     }
@@ -82,17 +82,18 @@ pub enum Collecting {
 pub struct Pace {
     /// What is done at a time, by assumed costs; on real processors it takes a few times as long (docs/evidence/figures.md).
     pub piece: Duration,
-    /// How long others have between two pieces, at least: it is a quarter of what a piece takes. Were it much more, clients would be so
-    /// far ahead when a merge of many heads is complete that it takes as long again to merge what they have done beside it.
+    /// How long others have between two pieces, at least: it is a quarter of what a piece takes. With a much larger
+    /// share, clients would be so far ahead at the end of a merge of many heads that the rebase of their writes takes
+    /// as long again.
     pub between: Duration,
     /// About so many keys that a client wrote beside a merge are merged with it at a time. Most clients' are fewer: to merge them in
     /// pieces is more work in all, but one who commits waits for no more than this.
-    pub beside: usize,
+    pub rebase: usize,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Pace { piece: Duration::from_micros(500), between: Duration::ZERO, beside: 1_024 }
+        Pace { piece: Duration::from_micros(500), between: Duration::ZERO, rebase: 1_024 }
     }
 }
 

@@ -54,7 +54,7 @@ impl Cut {
     }
 
     fn keep(&mut self, commit: Commit) {
-        self.world.keyspace.kept_mut().insert(commit, Instant(0));
+        self.world.keyspace.retained_mut().insert(commit, Instant(0));
     }
 
     /// A transaction of this site at a state that it may begin at.
@@ -96,7 +96,7 @@ impl Cut {
         let parents: Vec<StateId> = parents.into_iter().collect();
         let conflicting = self.world.model.conflicting(&parents);
         let commit = self.take(AWAY, parents, conflicting);
-        let early = commit.parents.iter().filter(|parent| self.world.keyspace.kept().is_early(**parent));
+        let early = commit.parents.iter().filter(|parent| self.world.keyspace.retained().is_early(**parent));
         self.back += early.count();
         self.world.apply(commit.clone());
         self.keep(commit);

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test panics like the test itself")]
 
-mod beside;
 mod collecting;
 mod early;
 mod elements;
 mod exhaustive;
-mod handling;
+mod handler_runner;
 mod hosting;
 mod labelling;
 mod merging;
@@ -15,6 +14,7 @@ mod model;
 mod paper;
 mod parts;
 mod reading;
+mod rebase;
 mod sites;
 
 /// Whether `cargo xtask soak` runs these tests, with more of everything.

@@ -536,7 +536,7 @@ fn a_queue_empties_although_a_client_stands_where_states_were_collected_early() 
     let mut world = World::new(2, options, 1);
     let kept = |world: &World| {
         let keyspace = world.sites[0].protocol().as_site().expect("it is a site").keyspace();
-        (keyspace.kept().len(), keyspace.census().early)
+        (keyspace.retained().len(), keyspace.census().early)
     };
     let write = |world: &mut World, times: usize| {
         for _ in 0..times {

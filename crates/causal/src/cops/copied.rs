@@ -30,9 +30,10 @@ impl Copied for Node {
         }
     }
 
-    /// Reads see everything that anybody in the region was told of before; who lost records is told everything that was heard.
+    /// Reads see everything that any client of the region was told of before; a partition that lost records learns
+    /// everything that its peers have heard.
     fn asks_leader(message: &Message) -> bool {
-        matches!(message, Message::Get { .. } | Message::Recall { .. } | Message::Ask { .. })
+        matches!(message, Message::Get { .. } | Message::HoldingsQuery { .. } | Message::Ask { .. })
     }
 
     fn is_outdated(&self) -> bool {

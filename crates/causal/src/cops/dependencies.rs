@@ -89,20 +89,20 @@ impl Context {
         &self.all
     }
 
-    /// Something was read; in COPS-GT with `causes`, everything that it depends on. It is nearer than these.
-    pub fn got(&mut self, seen: &Dependencies, causes: &Dependencies, transactions: bool) {
+    /// Something was read; in COPS-GT with `dependencies`, everything that it depends on. It is nearer than these.
+    pub fn got(&mut self, seen: &Dependencies, dependencies: &Dependencies, transactions: bool) {
         self.nearest.join(seen);
         self.latest = self.latest.max(seen.latest());
         if transactions {
             self.all.join(seen);
-            self.all.join(causes);
+            self.all.join(dependencies);
         }
     }
 
     /// Something was written, which depends on everything before it and so is nearer.
-    pub fn put(&mut self, written: &Dependencies, causes: &Dependencies, transactions: bool) {
+    pub fn put(&mut self, written: &Dependencies, dependencies: &Dependencies, transactions: bool) {
         self.nearest = Dependencies::default();
-        self.got(written, causes, transactions);
+        self.got(written, dependencies, transactions);
     }
 
     /// Another thread's context, which this one goes on from as well.
@@ -131,10 +131,10 @@ pub(super) fn covers(written: &Entries, mut versions: impl Iterator<Item = (Regi
     versions.all(|(region, at)| written.of(region) >= at)
 }
 
-/// What the versions of one region's stream depend on, all before them included, as far as somebody may lack them: the `deps`
-/// that COPS-GT keeps with versions (section 4.2). Only what a version adds is kept with it.
+/// What the versions of one region's stream depend on, all before them included, as far as somebody may lack them: the
+/// `deps` that COPS-GT keeps with versions (section 4.2). Each version stores only the dependencies that it adds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Causes {
+pub(super) struct RetainedDependencies {
     /// By partition and region: from each place on, the latest version that is depended on. Both rise.
     from: BTreeMap<List, VecDeque<(Timestamp, Timestamp)>>,
 }
@@ -142,7 +142,7 @@ pub(super) struct Causes {
 /// The versions of a partition from a region.
 pub(super) type List = (u16, RegionId);
 
-impl Causes {
+impl RetainedDependencies {
     /// What the version here, and all before it, depend on.
     pub(super) fn of(&self, at: Timestamp) -> Dependencies {
         let of_list = |(list, from): (&List, &VecDeque<_>)| {
@@ -152,16 +152,16 @@ impl Causes {
         Dependencies(self.from.iter().filter_map(of_list).collect())
     }
 
-    /// Notes what the next version adds. Returns that without what the ones before it depend on.
-    pub(super) fn add(&mut self, at: Timestamp, causes: &Dependencies) -> Dependencies {
-        let new = causes.beyond(&self.of(Timestamp::MAX));
+    /// Notes what the next version adds. Returns the dependencies that the ones before it do not have.
+    pub(super) fn add(&mut self, at: Timestamp, dependencies: &Dependencies) -> Dependencies {
+        let new = dependencies.beyond(&self.of(Timestamp::MAX));
         self.learn(at, &new);
         new
     }
 
     /// Notes what versions from here on depend on, perhaps not for the first time.
-    pub(super) fn learn(&mut self, at: Timestamp, causes: &Dependencies) {
-        for (partition, region, on) in causes.iter() {
+    pub(super) fn learn(&mut self, at: Timestamp, dependencies: &Dependencies) {
+        for (partition, region, on) in dependencies.iter() {
             let from = self.from.entry((partition, region)).or_default();
             let next = from.partition_point(|(place, _)| *place < at);
             let is_known = |(place, known): &(Timestamp, Timestamp)| *place <= at && *known >= on;
@@ -272,28 +272,29 @@ mod tests {
 
     #[test]
     fn causes_add_up_along_a_stream() {
-        let mut causes = Causes::default();
-        assert_eq!(causes.add(Timestamp(3), &on(1, 2)), on(1, 2));
-        assert_eq!(causes.add(Timestamp(5), &on(1, 1)), none(), "the version before depends on more");
-        assert_eq!(causes.add(Timestamp(7), &on(2, 6)), on(2, 6));
-        assert_eq!(causes.of(Timestamp(2)), none());
-        assert_eq!(causes.of(Timestamp(6)), on(1, 2));
-        assert_eq!(partitions(&causes.of(Timestamp(7))), [(1, 2), (2, 6)]);
-        causes.forget(Timestamp(7));
-        assert_eq!(causes.of(Timestamp(9)), none());
+        let mut dependencies = RetainedDependencies::default();
+        assert_eq!(dependencies.add(Timestamp(3), &on(1, 2)), on(1, 2));
+        assert_eq!(dependencies.add(Timestamp(5), &on(1, 1)), none(), "the version before depends on more");
+        assert_eq!(dependencies.add(Timestamp(7), &on(2, 6)), on(2, 6));
+        assert_eq!(dependencies.of(Timestamp(2)), none());
+        assert_eq!(dependencies.of(Timestamp(6)), on(1, 2));
+        assert_eq!(partitions(&dependencies.of(Timestamp(7))), [(1, 2), (2, 6)]);
+        dependencies.forget(Timestamp(7));
+        assert_eq!(dependencies.of(Timestamp(9)), none());
     }
 
     /// What a checkpoint and givers tell comes in any order, and more than once.
     #[test]
     fn causes_are_learned_in_any_order() {
-        let mut causes = Causes::default();
+        let mut dependencies = RetainedDependencies::default();
         for (at, version) in [(9, 6), (3, 2), (5, 4), (3, 2), (7, 4), (4, 1), (8, 7)] {
-            causes.learn(Timestamp(at), &on(1, version));
+            dependencies.learn(Timestamp(at), &on(1, version));
         }
-        let all: Vec<_> = causes.after(((0, HERE), Timestamp(0))).map(|(_, at, on)| (at.0, on.0)).collect();
+        let all: Vec<_> =
+            dependencies.after(((0, HERE), Timestamp(0))).map(|(_, at, on)| (at.0, on.0)).collect();
         assert_eq!(all, [(3, 2), (5, 4), (8, 7)]);
-        assert_eq!(causes.of(Timestamp(9)), on(1, 7));
-        let rest: Vec<_> = causes.after(((1, HERE), Timestamp(5))).map(|(_, at, _)| at.0).collect();
+        assert_eq!(dependencies.of(Timestamp(9)), on(1, 7));
+        let rest: Vec<_> = dependencies.after(((1, HERE), Timestamp(5))).map(|(_, at, _)| at.0).collect();
         assert_eq!(rest, [8]);
     }
 

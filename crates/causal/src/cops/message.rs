@@ -2,15 +2,15 @@
 
 use super::record::Written;
 use super::{Cut, Dependencies, Entries};
-use crate::stable::{Answer, KeyEffects, Whole};
+use crate::stable::{Answer, KeyEffects, KeyspaceWork};
 use replication::transfer::{Ask, Piece};
 use types::{Error, Incarnation, RegionId, Timestamp, TransactionId, wire_enum, wire_struct};
 
 /// Work on one key: operations to evaluate, and effects that depend on no state.
 pub type Part = crate::stable::Part<Cut>;
 
-/// The one message type. What partitions of different regions tell one another goes through the one stream to the peer; all
-/// else is asked and answered by datagrams, and repeated.
+/// The one message type. Partitions of different regions communicate through the one stream to the peer; all else goes
+/// by datagrams, and is repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// Coordinator to partition: read these keys (the paper's `get_by_version`, section 4.5).
@@ -26,7 +26,7 @@ pub enum Message {
         /// Work on keys of this partition, which only reads.
         parts: Vec<Part>,
         /// Work on all its keys.
-        whole: Vec<Whole>,
+        keyspace_work: Vec<KeyspaceWork>,
     },
     /// The answer to `Get`.
     GetResp {
@@ -76,7 +76,7 @@ pub enum Message {
         /// What must be written before it.
         nearest: Dependencies,
         /// In COPS-GT what it depends on, beyond what the ones before it do.
-        causes: Dependencies,
+        dependencies: Dependencies,
         /// Keys and effects.
         effects: Vec<KeyEffects>,
     },
@@ -112,14 +112,14 @@ pub enum Message {
     },
     /// Partition that lost records to its equivalents and to the partitions of its region: what do you have, and what have you heard of
     /// me (Corrections 67)? Then to the partitions of the regions that have given: what must my region have, too?
-    Recall {
-        /// Names the refill; drawn anew for each.
-        refill: u64,
+    HoldingsQuery {
+        /// Names the state transfer; drawn anew for each.
+        state_transfer: u64,
     },
-    /// The answer to `Recall`. What an equivalent names stays to be given for a while.
-    Recalled {
-        /// The refill that asked: what was said to an earlier one, also of an earlier life, may be less.
-        refill: u64,
+    /// The answer to `HoldingsQuery`. What an equivalent names stays to be given for a while.
+    HoldingsReply {
+        /// the state transfer that asked: what was said to an earlier one, also of an earlier life, may be less.
+        state_transfer: u64,
         /// Everything of each region up to here is written.
         written: Entries,
         /// Up to here everything is in the cells.
@@ -144,7 +144,7 @@ pub enum Message {
         horizon: Timestamp,
     },
     /// To an equivalent that has less than it had acknowledged: take my state, the writes are no longer queued.
-    Behind {
+    TransferRequired {
         /// What was placed up to here.
         up_to: Timestamp,
     },
@@ -157,7 +157,7 @@ pub enum Message {
     Held {
         /// That.
         lost: Vec<Holding>,
-        /// The sender is told the same, also by who has gone on.
+        /// The receiver answers with the same, even after it has gone on.
         asks: bool,
     },
     /// To an equivalent: give me what you have of a lost region (Corrections 48).
@@ -180,20 +180,20 @@ pub enum Message {
     },
 }
 wire_enum!(Message {
-    0 => Get { id, round, version, now_millis, parts, whole },
+    0 => Get { id, round, version, now_millis, parts, keyspace_work },
     1 => GetResp { id, round, outcome },
     2 => PutAfter { id, settled, life, nearest, all, latest, now_millis, parts },
     3 => PutResp { id, outcome },
-    4 => Replicate { origin, id, at, observed, nearest, causes, effects },
+    4 => Replicate { origin, id, at, observed, nearest, dependencies, effects },
     5 => Heartbeat { origin, at, received, written },
     6 => Received { up_to },
     7 => DepCheck { versions },
     8 => DepChecked { written, ends },
-    9 => Recall { refill },
-    10 => Recalled { refill, written, horizon, highest, shown },
+    9 => HoldingsQuery { state_transfer },
+    10 => HoldingsReply { state_transfer, written, horizon, highest, shown },
     11 => Ask { ask, above },
     12 => Piece { piece, horizon },
-    13 => Behind { up_to },
+    13 => TransferRequired { up_to },
     14 => Evict { regions },
     15 => Held { lost, asks },
     16 => Forward { region, above },
@@ -242,11 +242,11 @@ pub struct Got {
     /// The versions that were read, but for those that every region has.
     pub seen: Dependencies,
     /// In COPS-GT what these depend on.
-    pub causes: Dependencies,
+    pub dependencies: Dependencies,
     /// Nobody need depend on the partition's versions up to here.
     pub stable: Timestamp,
 }
-wire_struct!(Got { answers, written, seen, causes, stable });
+wire_struct!(Got { answers, written, seen, dependencies, stable });
 
 /// What came of a `PutAfter`.
 #[derive(Clone, Debug, PartialEq)]
@@ -261,7 +261,7 @@ pub enum PutOutcome {
         /// Why.
         error: Error,
     },
-    /// The partition lost its memory since the coordinator first asked: what it did before, it does not know.
+    /// The partition lost records since the coordinator first asked: it does not know what it did before.
     Forgotten {
         /// If it was written, its version is at most this; `None` while that is not known.
         up_to: Option<Timestamp>,

@@ -25,7 +25,7 @@ pub enum Mutant {
     WrittenTwice,
     /// A session goes on at once with a context that it is given.
     ContextIgnored,
-    /// The clock does not remember the time that it has told (Corrections 21).
+    /// The clock does not remember the time that it has published (Corrections 21).
     BoundNotRemembered,
     /// A write replaces the one version that its region showed, not the set of those that it has (Corrections 50).
     OnePrevious,

@@ -22,7 +22,7 @@ pub enum Record<'a> {
     /// Of a checkpoint: a write of this region that another one may lack; its effects are in the cells.
     Outgoing(Cow<'a, Written>),
     /// Of a checkpoint, in COPS-GT: what the versions of a region from a place on depend on.
-    Causes(RegionId, Timestamp, Cow<'a, Dependencies>),
+    RetainedDependencies(RegionId, Timestamp, Cow<'a, Dependencies>),
     /// Of a checkpoint: since when the partition remembers its puts.
     Fence(Fence),
     /// A write of a lost region that waited for what it depends on when that was fenced off.
@@ -41,7 +41,7 @@ pub struct Fence {
 }
 wire_struct!(Fence { life, at });
 
-/// A write with everything that other regions are told of it.
+/// A write with everything that is replicated of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// Its place, and what its effects have observed.
@@ -49,11 +49,11 @@ pub struct Written {
     /// What must be written before it.
     pub nearest: Dependencies,
     /// In COPS-GT what it depends on, beyond what the ones before it do.
-    pub causes: Dependencies,
+    pub dependencies: Dependencies,
     /// Keys and effects.
     pub effects: Vec<KeyEffects>,
 }
-wire_struct!(Written { stamp, nearest, causes, effects });
+wire_struct!(Written { stamp, nearest, dependencies, effects });
 
 const PUT: u8 = 0;
 const REPLICATED: u8 = 1;
@@ -85,10 +85,10 @@ impl Encode for Record<'_> {
                 out.push(OUTGOING);
                 Wire::encode(&**written, out);
             }
-            Record::Causes(region, at, causes) => {
+            Record::RetainedDependencies(region, at, dependencies) => {
                 out.push(CAUSES);
                 Wire::encode(&(*region, *at), out);
-                Wire::encode(&**causes, out);
+                Wire::encode(&**dependencies, out);
             }
             Record::Fence(fence) => {
                 out.push(FENCE);
@@ -119,7 +119,7 @@ impl Record<'static> {
             OUTGOING => Record::Outgoing(Cow::Owned(Wire::decode(input)?)),
             CAUSES => {
                 let (region, at) = Wire::decode(input)?;
-                Record::Causes(region, at, Cow::Owned(Wire::decode(input)?))
+                Record::RetainedDependencies(region, at, Cow::Owned(Wire::decode(input)?))
             }
             FENCE => Record::Fence(Wire::decode(input)?),
             WAITED => Record::Waited(Cow::Owned(Wire::decode(input)?)),
@@ -164,7 +164,7 @@ mod tests {
             Record::Answered(stamp.transaction, Cow::Owned(PutOutcome::Refused { error: Error::err("no") })),
             Record::Outgoing(Cow::Owned(written.clone())),
             Record::Waited(Cow::Owned(written)),
-            Record::Causes(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
+            Record::RetainedDependencies(RegionId(2), Timestamp(7), Cow::Owned(nearest)),
             Record::Fence(Fence { life: Incarnation(2), at: Timestamp(9) }),
             Record::Common(stable::Record::Horizon { at: Timestamp(8) }),
         ];

@@ -36,7 +36,8 @@ pub struct Options {
     /// About how much memory the list of writes that concurrent ones cost others occupies, in bytes, before the earliest of them
     /// are dropped; 0 for no list (Corrections 75).
     pub conflict_bytes: usize,
-    /// COPS-CD (section 5.3): concurrent values of a key stay beside one another until somebody who observed them replaces the key.
+    /// COPS-CD (section 5.3): concurrent values of a key remain siblings until a write that observed them replaces the
+    /// key.
     pub keeps_siblings: bool,
     /// True if a partition that lost records serves with what the equivalents that answer know, and without any with what is left
     /// (Corrections 84). Otherwise it waits for all of them.

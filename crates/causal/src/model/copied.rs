@@ -1,6 +1,6 @@
 //! What a process is told of partitions that several processes of a region keep, as groups of copies.
 
-use super::hosting::{Evicting, Kept, Made, made};
+use super::hosting::{EvictionTracker, HostedNode, NodeFactory, factory};
 use super::options::Options;
 use super::placement::{groups, topology};
 use crate::stable::{self, Times, Topology};
@@ -21,52 +21,53 @@ pub fn host_copies<S: Times>(
     let topology = topology(options, place);
     // What a copy says waits for the group's log, however durable that is at each of them.
     let set_up = stable::Options { durability: Durability::Written, copied: true, ..set_up };
-    host_groups(options, &topology, place, made::<S>(&topology, place, set_up))
+    host_groups(options, &topology, place, factory::<S>(&topology, place, set_up))
 }
 
 /// The same, whatever the protocol.
-pub(super) fn host_groups<N: Kept>(
+pub(super) fn host_groups<N: HostedNode>(
     options: &Options,
     topology: &Topology,
     place: &Place<'_>,
-    made: Made<N, impl Fn(u16) -> N>,
+    factory: NodeFactory<N, impl Fn(u16) -> N>,
 ) -> Box<dyn Hosted> {
     let (groups, life) = (groups(options, place), place.life);
     let of_group = copies::Options { durability: life.durability, ..copies::Options::default() };
     let at = place.coordinator();
-    let guest = copies::Node::guest(at.at(life.incarnation), made.coordinator, groups.clone());
-    let mut nodes = Nodes::new(place, at, guest);
+    let group_client =
+        copies::Node::group_client(at.at(life.incarnation), factory.coordinator, groups.clone());
+    let mut nodes = Nodes::new(place, at, group_client);
     for (partition, group) in topology.held(life.region) {
         if groups.members(group).iter().any(|member| member.process == life.process) {
             let at = Address { process: life.process, slot: group.slot };
-            let node = (made.partition)(partition);
+            let node = (factory.partition)(partition);
             nodes.host(at, copies::Node::member(at.at(life.incarnation), node, groups.clone(), of_group));
         }
     }
-    let hosting = CopyHosting::<N> { evicting: Evicting::new(place), of: PhantomData };
+    let hosting = CopyHosting::<N> { tracker: EvictionTracker::new(place), of: PhantomData };
     Box::new(HostedNodes::new(nodes, hosting))
 }
 
 struct CopyHosting<N> {
-    evicting: Evicting,
+    tracker: EvictionTracker,
     of: PhantomData<fn() -> N>,
 }
 
 /// A copy, or the way to copies elsewhere.
 type Copies<N> = copies::Node<N>;
 
-fn members<N: Kept>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &Member<N>> {
+fn members<N: HostedNode>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &Member<N>> {
     nodes.protocols().filter_map(copies::Node::as_member)
 }
 
 /// The instances that serve here: the coordinator, and the partitions whose groups are led here.
-fn led<N: Kept>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &N> + Clone {
+fn led<N: HostedNode>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &N> + Clone {
     let serves = |node: &&Copies<N>| node.as_member().is_none_or(Member::is_leader);
     nodes.protocols().filter(serves).map(copies::Node::protocol)
 }
 
 /// Tells the instance that one of the nodes here speaks for; of a group by the group's address.
-fn tell<N: Kept>(
+fn tell<N: HostedNode>(
     nodes: &mut Nodes<Copies<N>>,
     to: Slot,
     group: Option<Address>,
@@ -78,7 +79,7 @@ fn tell<N: Kept>(
     nodes.tell(to, Copies::said(from, address, message), turn);
 }
 
-impl<N: Kept> Hosting for CopyHosting<N> {
+impl<N: HostedNode> Hosting for CopyHosting<N> {
     type Protocol = Copies<N>;
 
     fn is_complete(&self, nodes: &Nodes<Copies<N>>) -> bool {
@@ -102,14 +103,14 @@ impl<N: Kept> Hosting for CopyHosting<N> {
         members(nodes).map(copy_state).collect()
     }
 
-    /// Those that lead are told, again and again until their logs have it.
+    /// The process tells the leading copies, and retries until their logs have it.
     fn configure(
         &mut self,
         nodes: &mut Nodes<Copies<N>>,
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = N::news(&self.evicting, led(nodes), options)? else { return Ok(false) };
+        let Some(news) = N::news(&self.tracker, led(nodes), options)? else { return Ok(false) };
         let group_of = |member: &Member<N>| Some((member.protocol().index()?, member.group()));
         let led_here = members(nodes).filter(|member| member.is_leader());
         let groups: BTreeMap<u16, Address> = led_here.filter_map(group_of).collect();
@@ -126,7 +127,7 @@ impl<N: Kept> Hosting for CopyHosting<N> {
 }
 
 /// A copy of a partition in words.
-fn copy_state<N: Kept>(member: &Member<N>) -> String {
+fn copy_state<N: HostedNode>(member: &Member<N>) -> String {
     let Some(index) = member.protocol().index() else { return String::new() };
     let (own, all) = member.number();
     let copy = own + 1;

@@ -1,7 +1,7 @@
-//! What a process is told of partitions of COPS.
+//! What a process shows of partitions of COPS.
 
 use super::copied::host_groups;
-use super::hosting::{Evicting, Eviction, Kept, Made, age_ms, evicted, host_each};
+use super::hosting::{Eviction, EvictionTracker, HostedNode, NodeFactory, age_ms, evicted, host_each};
 use super::options::Options;
 use super::placement::topology;
 use crate::cops::{self, Handler, Message, Node, Partition};
@@ -36,7 +36,7 @@ pub fn host_cops(
 ) -> Box<dyn Hosted> {
     let (topology, life, set_up) = (topology(options, place), place.life, set_up(options, serialized, place));
     let (process, incarnation) = (life.process, life.incarnation);
-    let made = Made {
+    let factory = NodeFactory {
         coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),
         partition: |partition| {
             let mut node = Node::partition(topology.clone(), life.region, partition, set_up);
@@ -45,12 +45,12 @@ pub fn host_cops(
         },
     };
     match options.is_copied() {
-        true => host_groups(options, &topology, place, made),
-        false => host_each(&topology, place, made),
+        true => host_groups(options, &topology, place, factory),
+        false => host_each(&topology, place, factory),
     }
 }
 
-impl Kept for Node {
+impl HostedNode for Node {
     fn index(&self) -> Option<u16> {
         self.as_partition().map(Partition::index)
     }
@@ -91,11 +91,11 @@ impl Kept for Node {
     }
 
     fn news<'n>(
-        evicting: &Evicting,
+        tracker: &EvictionTracker,
         nodes: impl Iterator<Item = &'n Self> + Clone,
         options: &StoredOptions,
     ) -> Result<Option<Eviction<Message>>, String> {
-        let regions = evicting.lost(&read(options)?);
+        let regions = tracker.lost(&read(options)?);
         let partitions = nodes.filter_map(Node::as_partition);
         let late = partitions.filter(|partition| !partition.knows_of_lost(&regions));
         let partitions: Vec<u16> = late.map(Partition::index).collect();

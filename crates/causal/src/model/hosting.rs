@@ -1,4 +1,4 @@
-//! What a process is told of partitions that one process of a region keeps, and of any partition in words.
+//! Hosting of partitions with one process per region, and the textual state of any partition.
 
 use super::options::Options;
 use super::placement::topology;
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use types::{PartitionId, RegionId, Slot, Timestamp, WallTime};
 
 /// What hosting asks of a protocol's nodes: replicas of partitions, and coordinators.
-pub(super) trait Kept: Copied<Message: Clone + Send, Timer: Send> + Send {
+pub(super) trait HostedNode: Copied<Message: Clone + Send, Timer: Send> + Send {
     /// The number of a replica's partition.
     fn index(&self) -> Option<u16>;
 
@@ -31,27 +31,27 @@ pub(super) trait Kept: Copied<Message: Clone + Send, Timer: Send> + Send {
 
     /// Who of these nodes has not heard of regions that are gone for good.
     fn news<'n>(
-        evicting: &Evicting,
+        tracker: &EvictionTracker,
         nodes: impl Iterator<Item = &'n Self> + Clone,
         options: &StoredOptions,
     ) -> Result<Option<Eviction<Self::Message>>, String>;
 }
 
 /// How the nodes of a keyspace are made in a process: its coordinator, and replicas by the number of their partition.
-pub(super) struct Made<C, P> {
+pub(super) struct NodeFactory<C, P> {
     pub(super) coordinator: C,
     pub(super) partition: P,
 }
 
 /// How those of the protocols of stable snapshots are made.
-pub(super) fn made<S: Times>(
+pub(super) fn factory<S: Times>(
     topology: &Topology,
     place: &Place<'_>,
     set_up: stable::Options,
-) -> Made<Node<S>, impl Fn(u16) -> Node<S>> {
+) -> NodeFactory<Node<S>, impl Fn(u16) -> Node<S>> {
     let life = place.life;
     let (process, incarnation) = (life.process, life.incarnation);
-    Made {
+    NodeFactory {
         coordinator: Node::coordinator(topology.clone(), life.region, process, incarnation, set_up),
         partition: move |partition| Node::partition(topology.clone(), life.region, partition, set_up),
     }
@@ -64,31 +64,31 @@ pub fn host_partitions<S: Times>(
     place: &Place<'_>,
 ) -> Box<dyn Hosted> {
     let topology = topology(options, place);
-    host_each(&topology, place, made::<S>(&topology, place, set_up))
+    host_each(&topology, place, factory::<S>(&topology, place, set_up))
 }
 
 /// The same, whatever the protocol.
-pub(super) fn host_each<N: Kept>(
+pub(super) fn host_each<N: HostedNode>(
     topology: &Topology,
     place: &Place<'_>,
-    made: Made<N, impl Fn(u16) -> N>,
+    factory: NodeFactory<N, impl Fn(u16) -> N>,
 ) -> Box<dyn Hosted> {
-    let mut nodes = Nodes::new(place, place.coordinator(), made.coordinator);
+    let mut nodes = Nodes::new(place, place.coordinator(), factory.coordinator);
     for (partition, address) in topology.held(place.life.region) {
         if address.process == place.life.process {
-            nodes.host(address, (made.partition)(partition));
+            nodes.host(address, (factory.partition)(partition));
         }
     }
-    let hosting = PartitionHosting::<N> { evicting: Evicting::new(place), of: PhantomData };
+    let hosting = PartitionHosting::<N> { tracker: EvictionTracker::new(place), of: PhantomData };
     Box::new(HostedNodes::new(nodes, hosting))
 }
 
 struct PartitionHosting<N> {
-    evicting: Evicting,
+    tracker: EvictionTracker,
     of: PhantomData<fn() -> N>,
 }
 
-impl<N: Kept> Hosting for PartitionHosting<N> {
+impl<N: HostedNode> Hosting for PartitionHosting<N> {
     type Protocol = N;
 
     fn is_complete(&self, nodes: &Nodes<N>) -> bool {
@@ -117,7 +117,7 @@ impl<N: Kept> Hosting for PartitionHosting<N> {
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = N::news(&self.evicting, nodes.protocols(), options)? else { return Ok(false) };
+        let Some(news) = N::news(&self.tracker, nodes.protocols(), options)? else { return Ok(false) };
         let keyspace = nodes.keyspace();
         if news.coordinator {
             nodes.tell(Slot::coordinator(keyspace), news.message.clone(), turn);
@@ -129,7 +129,7 @@ impl<N: Kept> Hosting for PartitionHosting<N> {
     }
 }
 
-impl<S: Times> Kept for Node<S> {
+impl<S: Times> HostedNode for Node<S> {
     fn index(&self) -> Option<u16> {
         self.as_partition().map(Partition::index)
     }
@@ -184,16 +184,16 @@ impl<S: Times> Kept for Node<S> {
     }
 
     fn news<'n>(
-        evicting: &Evicting,
+        tracker: &EvictionTracker,
         nodes: impl Iterator<Item = &'n Self> + Clone,
         options: &StoredOptions,
     ) -> Result<Option<Eviction<Message<S>>>, String> {
-        evicting.news(nodes, options)
+        tracker.news(nodes, options)
     }
 }
 
 /// Finds who has not heard of regions that are gone for good.
-pub(super) struct Evicting {
+pub(super) struct EvictionTracker {
     cluster: ClusterShape,
 }
 
@@ -207,9 +207,9 @@ pub(super) struct Eviction<M> {
     pub(super) partitions: Vec<u16>,
 }
 
-impl Evicting {
+impl EvictionTracker {
     pub(super) fn new(place: &Place<'_>) -> Self {
-        Evicting { cluster: place.cluster.clone() }
+        EvictionTracker { cluster: place.cluster.clone() }
     }
 
     /// The regions that are gone for good.

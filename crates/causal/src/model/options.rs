@@ -70,10 +70,10 @@ pub struct Options {
     /// Writes that are lost to concurrent ones are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_conflicts: bool,
-    /// Values of concurrent writes stay beside one another; of a protocol that has a choice.
+    /// Concurrent writes leave siblings; in protocols with that option.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_conflicts: bool,
-    /// What they come to where they are read, a program.
+    /// The program that merges them where they are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<String>,
     /// What depends on writes that were lost with a region stays; of a protocol in which anything may.
@@ -327,7 +327,7 @@ impl Options {
         }
     }
 
-    /// Of each partition somebody must be left: nobody else has what is in it, and all others count on it.
+    /// Each partition must have a surviving replica: no other process has its data, and all others depend on it.
     fn check_survivors(
         &self,
         region: &str,

@@ -22,7 +22,7 @@
 //! - An effect's [`Stamp`] is (ut, transaction, region, DV); the order is (ut, transaction), and ut is above all of DV.
 //! - [`Snapshot::shows`](Times::shows) is the whole isolation rule.
 //! - A session's DV only rises. A token carries it to another session.
-//! - What is stable in all regions is below every snapshot; an effect may say that it depends on it, as nobody lacks it.
+//! - What is stable in all regions is below every snapshot; an effect may depend on it, as no region lacks it.
 
 mod snapshot;
 

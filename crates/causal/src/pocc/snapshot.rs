@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(seen, of(&[4, 12, 7]));
     }
 
-    /// Algorithm 2, line 28: an item is shown with what it depends on, and not beside it.
+    /// Algorithm 2, line 28: a snapshot shows an item together with its dependencies, never without them.
     #[test]
     fn algorithm_2_an_item_is_shown_with_what_it_depends_on() {
         let snapshot = of(&[9, 20, 5]);

@@ -97,7 +97,7 @@ impl Depends for Entries {
     }
 }
 
-/// How `rest` is told, beside the number of regions.
+/// How `rest` is encoded, next to the number of regions.
 const REST_ZERO: u8 = 0;
 const REST_MAX: u8 = 1;
 const REST_TOLD: u8 = 2;

@@ -48,7 +48,7 @@ pub enum Message<S: Times> {
         /// Work on keys of this partition.
         parts: Vec<Part<S>>,
         /// Work on all its keys.
-        whole: Vec<Whole>,
+        keyspace_work: Vec<KeyspaceWork>,
     },
     /// The answer to `SliceReq`.
     SliceResp {
@@ -84,7 +84,7 @@ pub enum Message<S: Times> {
         /// Work on keys of this partition.
         parts: Vec<Part<S>>,
         /// Work on all its keys.
-        whole: Vec<Whole>,
+        keyspace_work: Vec<KeyspaceWork>,
     },
     /// The answer to `Prepare`.
     PrepareResp {
@@ -167,16 +167,17 @@ pub enum Message<S: Times> {
         /// not hold everybody's snapshots back.
         fastest: Timestamp,
     },
-    /// A partition that lost records, to its peers and to the partitions of its region; and a peer that was cut off
-    /// for too long, to the one that told it so: "what do you hold, and what have you heard of me?" (Corrections 67).
-    Recall,
-    /// The answer to `Recall`. What it names stays to be given for a while.
-    Recalled {
+    /// A partition that lost records, to its peers and to the partitions of its region; and a peer that was cut off for
+    /// too long, to the sender of `TransferRequired`: "what do you hold, and what have you heard of me?" (Corrections
+    /// 67).
+    HoldingsQuery,
+    /// The answer to `HoldingsQuery`. What it names stays to be given for a while.
+    HoldingsReply {
         /// Up to here everything of every region is in the cells.
         horizon: Timestamp,
         /// Up to where it holds the transactions of each region.
         held: Vec<(RegionId, Timestamp)>,
-        /// No time was ever heard of the asker that is above.
+        /// The greatest time that the sender ever heard of the asker.
         highest: Timestamp,
         /// The greatest `observed` that was heard of the asker.
         observed: Timestamp,
@@ -196,15 +197,15 @@ pub enum Message<S: Times> {
         horizon: Timestamp,
     },
     /// Replica to a peer: what you lack of my transactions is no longer kept for you; take my state.
-    Behind,
+    TransferRequired,
     /// A decider that lost records to the other partitions of its region: "do you know what became of it?" Whoever
     /// has only prepared it takes no decision from anybody else any more.
-    Inquire {
+    OutcomeQuery {
         /// The transaction.
         id: TransactionId,
     },
-    /// The answer to `Inquire`.
-    Inquired {
+    /// The answer to `OutcomeQuery`.
+    OutcomeReply {
         /// The transaction.
         id: TransactionId,
         /// Its place if it committed.
@@ -226,7 +227,7 @@ pub enum Message<S: Times> {
         asks: bool,
     },
     /// The answer: a root to the partitions of its region.
-    Accord {
+    Agreement {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
         /// What a snapshot may have shown, and what the receiver has said that it holds; once that is known.
@@ -238,18 +239,18 @@ pub enum Message<S: Times> {
     },
     /// Where transactions have parts in several regions: what became of these, in which a lost region took part? Nothing is
     /// answered before all that stays of it is there.
-    Fates {
+    SurvivorOutcomeQuery {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
         /// The transactions.
         ids: Vec<TransactionId>,
     },
-    /// The answer to `Fates`.
-    Fated {
+    /// The answer to `SurvivorOutcomeQuery`.
+    SurvivorOutcomeReply {
         /// The regions that are gone for good.
         lost: Vec<RegionId>,
         /// Each with its place if it has an effect here.
-        fates: Vec<(TransactionId, Option<Timestamp>)>,
+        outcomes: Vec<(TransactionId, Option<Timestamp>)>,
     },
     /// There, too: a partition to a coordinator that does not know it: these regions are gone for good.
     Lost {
@@ -260,9 +261,9 @@ pub enum Message<S: Times> {
 wire_enum!(Message<S: Times> {
     0 => StartTx { stable, oldest, gone, subscribes },
     1 => StartTxResp { stable, received },
-    2 => SliceReq { id, round, snapshot, fresh, now_millis, parts, whole },
+    2 => SliceReq { id, round, snapshot, fresh, now_millis, parts, keyspace_work },
     3 => SliceResp { id, round, outcome },
-    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, pessimistic, parts, whole },
+    4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, pessimistic, parts, keyspace_work },
     5 => PrepareResp { id, vote },
     6 => Commit { id, at },
     7 => CommitResp { id, at },
@@ -273,18 +274,18 @@ wire_enum!(Message<S: Times> {
     12 => Received { up_to },
     13 => StableReport { installed, oldest, fastest },
     14 => StableTime { stable, oldest, fastest },
-    15 => Recall,
-    16 => Recalled { horizon, held, highest, observed },
+    15 => HoldingsQuery,
+    16 => HoldingsReply { horizon, held, highest, observed },
     17 => Ask { ask, above },
     18 => Piece { piece, horizon },
-    19 => Behind,
-    20 => Inquire { id },
-    21 => Inquired { id, at },
+    19 => TransferRequired,
+    20 => OutcomeQuery { id },
+    21 => OutcomeReply { id, at },
     22 => Evict { regions },
     23 => Standing { lost, standing, asks },
-    24 => Accord { lost, shown, cuts, over },
-    25 => Fates { lost, ids },
-    26 => Fated { lost, fates },
+    24 => Agreement { lost, shown, cuts, over },
+    25 => SurvivorOutcomeQuery { lost, ids },
+    26 => SurvivorOutcomeReply { lost, outcomes },
     27 => Lost { gone },
 });
 
@@ -295,11 +296,11 @@ pub struct Standing {
     pub shown: Option<Timestamp>,
     /// The sender's life, by a time that no other one of it has.
     pub born: Timestamp,
-    /// From one root to another: the life of the receiver that this one hears, and that it has been told, by that one or an
-    /// earlier one, that the receiver's region holds everything up to there.
+    /// From one root to another: the life of the receiver that the sender hears, and the time up to which that life or
+    /// an earlier one has reported that the receiver's region holds everything.
     pub heard: Option<(Timestamp, Timestamp)>,
-    /// From a partition to its root: of each partition right below it in the region's tree the life that this one hears, and
-    /// that it has been told, by that one or an earlier one, that everything is held up to there by it and all below it.
+    /// From a partition to its root: of each child in the region's tree the life that the sender hears, and the time up
+    /// to which that life or an earlier one has reported that its subtree holds everything.
     pub below: Vec<(u16, Incarnation, Timestamp)>,
     /// By partition what is held of each lost region, once that stands.
     pub held: Vec<(u16, Vec<(RegionId, Timestamp)>)>,
@@ -380,7 +381,7 @@ wire_enum!(Work<S> {
 
 /// Work on all keys of a partition; weak, as nothing locks them (Corrections 78).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Whole {
+pub enum KeyspaceWork {
     /// How many keys there are.
     Count {
         /// The step that gets the number.
@@ -402,7 +403,7 @@ pub enum Whole {
     },
     /// Delete every key but these, to which the transaction itself does something.
     Flush {
-        /// The step that asked for it.
+        /// The step that flushes.
         step: u32,
         /// The keys left to the transaction's own work.
         except: Vec<Box<[u8]>>,
@@ -424,7 +425,7 @@ pub enum Whole {
         count: u32,
     },
 }
-wire_enum!(Whole {
+wire_enum!(KeyspaceWork {
     0 => Count { step },
     1 => Scan { step, cursor, count },
     2 => Flush { step, except },
@@ -494,14 +495,14 @@ pub enum Vote<D = Timestamp> {
         /// The proposal: the paper's `pt`.
         at: Timestamp,
         /// What the evaluation gave.
-        gained: Gained,
+        results: EvaluationResults,
     },
     /// The transaction has committed, as the only participant decided.
     Committed {
         /// The commit timestamp.
         at: Timestamp,
         /// What the evaluation gave.
-        gained: Gained,
+        results: EvaluationResults,
     },
     /// A concurrent transaction of the region is in the way: nothing happened, try again.
     Conflict {
@@ -529,8 +530,8 @@ pub enum Vote<D = Timestamp> {
     },
 }
 wire_enum!(Vote<D> {
-    0 => Prepared { at, gained },
-    1 => Committed { at, gained },
+    0 => Prepared { at, results },
+    1 => Committed { at, results },
     2 => Conflict { key, raise },
     3 => Changed { key },
     4 => Touched,
@@ -541,7 +542,7 @@ wire_enum!(Vote<D> {
 
 /// What evaluating a transaction at a participant gave.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Gained {
+pub struct EvaluationResults {
     /// One result for each step that was evaluated here.
     pub answers: Vec<Answer>,
     /// Keys whose effects the coordinator does not know, with all of them.
@@ -549,4 +550,4 @@ pub struct Gained {
     /// Places of transactions of this region that were observed although the snapshot does not show them.
     pub observed: Vec<(Timestamp, TransactionId)>,
 }
-wire_struct!(Gained { answers, effects, observed });
+wire_struct!(EvaluationResults { answers, effects, observed });

@@ -9,7 +9,7 @@
 //!   one_time       the same where it is one time
 //!   entries        a time for each region
 //!   setup, tree    who has a replica of what, and who reports to whom what is stable
-//!   message, record, stamp, pledge     what they say, log, order by, and hold on keys
+//!   message, record, stamp, write intent     what they say, log, order by, and hold on keys
 //! ```
 //!
 //! Line numbers of Wren's algorithms stand in the comments; PaRiS's are the same but where its module says otherwise.
@@ -18,11 +18,11 @@ mod commit;
 mod coordinator;
 mod copied;
 mod entries;
+mod intent;
 mod message;
 mod mutants;
 mod one_time;
 mod partition;
-mod pledge;
 pub(crate) mod record;
 mod setup;
 pub(crate) mod stamp;
@@ -32,18 +32,22 @@ mod tree;
 
 pub(crate) use commit::Decisions;
 pub use coordinator::Coordinator;
-pub(crate) use coordinator::{Ask, Planned, Replies, What, known_reply, millis, retry_in, whole_of, work_of};
+pub(crate) use coordinator::{
+    Ask, KeyAction, PlannedStep, Replies, keyspace_work_of, known_reply, millis, retry_in, work_of,
+};
 pub use entries::{Entries, MAX_REGIONS};
-pub use message::{Answer, CachedEffect, Gained, KeyEffects, Message, Outcome, Part, Vote, Whole, Work};
+pub use intent::{PreparedOperation, WriteIntent};
+pub(crate) use intent::{effect, encoded};
+pub use message::{
+    Answer, CachedEffect, EvaluationResults, KeyEffects, KeyspaceWork, Message, Outcome, Part, Vote, Work,
+};
 pub use mutants::{Mutant, Mutants};
 pub use one_time::{OneTime, Origins, Rule};
 pub use partition::Partition;
 pub(crate) use partition::{
-    Ahead, CHUNK_BYTES, Evaluation, KeptContext, KeptEffects, LossList, NOBODY, PACKED, Round, Settlement,
-    count_or_scan, is_nobodys, long_before, settle, tell_keys, tell_losses, why_unlogged,
+    CHUNK_BYTES, ContextRestore, Evaluation, LossList, NOBODY, OverlaidState, PACKED, RetainedEffects, Round,
+    Settlement, count_or_scan, is_nobodys, long_before, settle, tell_keys, tell_losses, why_unlogged,
 };
-pub use pledge::{Deed, Pledge};
-pub(crate) use pledge::{effect, encoded};
 pub use record::{Effects, Progress, Record};
 pub use setup::{Options, RegionTopology, Scope, Topology};
 pub use stamp::{Depends, Stamp};
@@ -61,7 +65,7 @@ pub enum Timer {
     /// A partition looks for transactions that wait too long for their decision.
     Doubt,
     /// A partition that takes its peers' state goes on with it.
-    Refill,
+    StateTransfer,
     /// A partition goes on with reads that waited for its clock.
     Waiting,
     /// A coordinator asks for the stable times and renews its lease.

@@ -22,7 +22,7 @@ pub enum Mutant {
     /// The commit message goes to a replica that is chosen anew, not to the one that prepared (Corrections 30).
     TargetChosenTwice,
     /// A partition that lost records serves and stamps at once (Corrections 67).
-    StampBeforeRefill,
+    StampBeforeCatchUp,
     /// A partition vouches for what its peers hold without having taken it.
     VouchForLost,
     /// What a partition takes from a peer, it does not send on to those that lack it (Corrections 36).
@@ -53,9 +53,9 @@ pub enum Mutant {
     ForgottenForLost,
     /// A survivor keeps what it holds of an evicted region above the cut.
     KeptAboveCut,
-    /// Whoever learns the cut from its log, as copies that follow do, keeps what it holds above.
+    /// A copy that learns the cut from its log, as followers do, retains what it holds above.
     KeptByFollowers,
-    /// Where a session may have seen what is given up, what depends on it is kept (Corrections 44).
+    /// Survivors retain effects that depend on given-up writes which a session may have seen (Corrections 44).
     DependantsKept,
     /// A survivor gives up what committed in an evicted region only, not the other parts of such a transaction.
     PartKept,

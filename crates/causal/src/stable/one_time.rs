@@ -12,7 +12,7 @@ use types::{Malformed, Reader, RegionId, RegionSet, Timestamp, Wire, wire_struct
 /// No process: the highest number stands for none.
 const NOBODY: u16 = u16::MAX;
 
-/// What tells protocols with one time apart.
+/// What distinguishes protocols with one time.
 pub trait Rule: Copy + Debug + Default + Ord + Send + 'static {
     /// A snapshot is as fresh as its coordinator. What is stable everywhere is only asked for to know what may be forgotten.
     const FRESH: bool;
@@ -24,7 +24,7 @@ pub trait Rule: Copy + Debug + Default + Ord + Send + 'static {
     const WAITS: bool;
 }
 
-/// What a stamp says of the transaction beside its place.
+/// What a stamp says of the transaction in addition to its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origins {
     /// The snapshot that its effects were chosen on, where they are merged by it.
@@ -98,7 +98,7 @@ impl<R: Rule> Times for OneTime<R> {
         if R::FRESH { self.reaching(region, newest) } else { self }
     }
 
-    /// A fresh one is somebody's clock: it tells nothing.
+    /// A fresh snapshot is a process's clock: it names no dependency.
     fn known_stable(self, _: RegionId) -> Self {
         if R::FRESH { Self::default() } else { self }
     }

@@ -1,8 +1,8 @@
 //! What a partition writes to its log and to checkpoints.
 
 use super::Times;
-use super::message::{Gained, KeyEffects};
-use super::pledge::Pledge;
+use super::intent::WriteIntent;
+use super::message::{EvaluationResults, KeyEffects};
 use super::stamp::Stamp;
 use datatypes::Cell;
 use datatypes::merge::Trace;
@@ -24,9 +24,9 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// The participant that records the decision.
         decider: Address,
         /// What it holds on the keys.
-        pledges: Cow<'a, [Pledge]>,
+        intents: Cow<'a, [WriteIntent]>,
         /// What a repeated `Prepare` is answered.
-        gained: Cow<'a, Gained>,
+        results: Cow<'a, EvaluationResults>,
     },
     /// A prepared transaction committed. At the decider this is the decision (Corrections 73).
     Committed {
@@ -45,7 +45,7 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// Its effects.
         effects: Effects<'a, D>,
         /// What a repeated `Prepare` is answered.
-        gained: Cow<'a, Gained>,
+        results: Cow<'a, EvaluationResults>,
     },
     /// A transaction of another region arrived.
     Replicated(Effects<'a, D>),
@@ -80,7 +80,7 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// True if a participant may still ask.
         outlives: bool,
         /// What a repeated `Prepare` is answered.
-        gained: Cow<'a, Gained>,
+        results: Cow<'a, EvaluationResults>,
     },
     /// Of a checkpoint: a transaction of this region that another one may lack; its effects are in the cells.
     Outgoing(Effects<'a, D>),
@@ -92,7 +92,7 @@ pub enum Record<'a, D: Copy = Timestamp> {
         cell: Cow<'a, [u8]>,
     },
     /// Of a checkpoint: an effect above the horizon.
-    Kept {
+    RetainedEffect {
         /// The key.
         key: Cow<'a, [u8]>,
         /// Its place.
@@ -156,7 +156,7 @@ pub struct Progress {
     /// Effects at or below are in the cells.
     pub horizon: Timestamp,
     /// Every effect to come has observed what is at or below.
-    pub watershed: Timestamp,
+    pub stability_frontier: Timestamp,
     /// By region: everything of it up to here has been received.
     pub received: Vec<(RegionId, Timestamp)>,
     /// By region: up to here it holds what is of this one.
@@ -164,7 +164,7 @@ pub struct Progress {
     /// By life of a coordinator: its transactions below have ended everywhere.
     pub settled: Vec<TransactionId>,
 }
-types::wire_struct!(Progress { installed, horizon, watershed, received, held, settled });
+types::wire_struct!(Progress { installed, horizon, stability_frontier, received, held, settled });
 
 /// A transaction's effects on this partition, with their place.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,18 +204,18 @@ fn tagged<T: Wire>(out: &mut Vec<u8>, tag: u8, fields: &T) {
 impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
+            Record::Prepared { id, at, depends_on, decider, intents, results } => {
                 out.push(0);
                 wire(out, &(*id, *at, *depends_on, *decider));
-                put_all(out, pledges);
-                wire(out, &**gained);
+                put_all(out, intents);
+                wire(out, &**results);
             }
             Record::Committed { id, at } => tagged(out, 1, &(*id, *at)),
             Record::Aborted { id } => tagged(out, 2, id),
-            Record::Alone { effects, gained } => {
+            Record::Alone { effects, results } => {
                 out.push(3);
                 effects.encode(out);
-                wire(out, &**gained);
+                wire(out, &**results);
             }
             Record::Replicated(effects) => {
                 out.push(4);
@@ -228,10 +228,10 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 wire(out, &(*origin, *up_to));
                 put_all(out, above);
             }
-            Record::Decided { id, at, outlives, gained } => {
+            Record::Decided { id, at, outlives, results } => {
                 out.push(8);
                 wire(out, &(*id, *at, *outlives));
-                wire(out, &**gained);
+                wire(out, &**results);
             }
             Record::Outgoing(effects) => {
                 out.push(9);
@@ -242,7 +242,7 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
                 put_bytes(out, key);
                 put_bytes(out, cell);
             }
-            Record::Kept { key, stamp, effect } => {
+            Record::RetainedEffect { key, stamp, effect } => {
                 out.push(11);
                 put_bytes(out, key);
                 wire(out, stamp);
@@ -279,8 +279,8 @@ impl<D: Wire + Copy> Record<'static, D> {
         Ok(match input.byte()? {
             0 => {
                 let (id, at, depends_on, decider) = Wire::decode(input)?;
-                let (pledges, gained) = (Cow::Owned(Wire::decode(input)?), Cow::Owned(Wire::decode(input)?));
-                Record::Prepared { id, at, depends_on, decider, pledges, gained }
+                let (intents, results) = (Cow::Owned(Wire::decode(input)?), Cow::Owned(Wire::decode(input)?));
+                Record::Prepared { id, at, depends_on, decider, intents, results }
             }
             1 => {
                 let (id, at) = Wire::decode(input)?;
@@ -289,7 +289,7 @@ impl<D: Wire + Copy> Record<'static, D> {
             2 => Record::Aborted { id: Wire::decode(input)? },
             3 => {
                 let effects = Effects::decode(input)?;
-                Record::Alone { effects, gained: Cow::Owned(Wire::decode(input)?) }
+                Record::Alone { effects, results: Cow::Owned(Wire::decode(input)?) }
             }
             4 => Record::Replicated(Effects::decode(input)?),
             5 => {
@@ -303,11 +303,11 @@ impl<D: Wire + Copy> Record<'static, D> {
             }
             8 => {
                 let (id, at, outlives) = Wire::decode(input)?;
-                Record::Decided { id, at, outlives, gained: Cow::Owned(Wire::decode(input)?) }
+                Record::Decided { id, at, outlives, results: Cow::Owned(Wire::decode(input)?) }
             }
             9 => Record::Outgoing(Effects::decode(input)?),
             10 => Record::State { key: owned(input.bytes()?), cell: owned(input.bytes()?) },
-            11 => Record::Kept {
+            11 => Record::RetainedEffect {
                 key: owned(input.bytes()?),
                 stamp: Stamp::decode(input)?,
                 effect: owned(input.bytes()?),
@@ -365,9 +365,11 @@ mod tests {
             }]),
         };
         let id = stamp.transaction;
-        let pledges = Cow::Owned(vec![Pledge::default()]);
-        let gained: Cow<'_, Gained> =
-            Cow::Owned(Gained { observed: vec![(Timestamp(3), id)], ..Gained::default() });
+        let intents = Cow::Owned(vec![WriteIntent::default()]);
+        let results: Cow<'_, EvaluationResults> = Cow::Owned(EvaluationResults {
+            observed: vec![(Timestamp(3), id)],
+            ..EvaluationResults::default()
+        });
         let records = [
             Record::Prepared {
                 id,
@@ -377,12 +379,12 @@ mod tests {
                     process: types::ProcessId(2),
                     slot: types::Slot::coordinator(types::KeyspaceId(1)),
                 },
-                pledges,
-                gained: gained.clone(),
+                intents,
+                results: results.clone(),
             },
             Record::Committed { id, at: Timestamp(9) },
             Record::Aborted { id },
-            Record::Alone { effects: effects.clone(), gained },
+            Record::Alone { effects: effects.clone(), results },
             Record::Replicated(effects.clone()),
             Record::Promise { until: Timestamp(8), observed: Timestamp(3) },
             Record::Horizon { at: Timestamp(8) },
@@ -395,11 +397,11 @@ mod tests {
                 id,
                 at: Some(Timestamp(2)),
                 outlives: true,
-                gained: Cow::Owned(Gained::default()),
+                results: Cow::Owned(EvaluationResults::default()),
             },
             Record::Outgoing(effects),
             Record::State { key: Cow::Borrowed(b"k"), cell: Cow::Borrowed(b"c") },
-            Record::Kept { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
+            Record::RetainedEffect { key: Cow::Borrowed(b"k"), stamp, effect: Cow::Borrowed(b"e") },
             Record::Gaps { filled: true },
             Record::Dropped { until: Timestamp(6) },
             Record::Lost(Cow::Owned(LostWrite {
@@ -415,7 +417,7 @@ mod tests {
             Record::Progress(Cow::Owned(Progress {
                 installed: Timestamp(9),
                 horizon: Timestamp(3),
-                watershed: Timestamp(2),
+                stability_frontier: Timestamp(2),
                 received: vec![(RegionId(1), Timestamp(8))],
                 held: vec![(RegionId(1), Timestamp(7))],
                 settled: vec![id],

@@ -71,7 +71,7 @@ impl Topology {
         held.map(|(partition, replica)| (*partition, *replica))
     }
 
-    /// What clients of an evicted region are told.
+    /// The error for clients of an evicted region.
     pub(crate) fn why_evicted(&self, region: RegionId) -> String {
         format!(
             "region {} was evicted from the keyspace, for good; nothing was done; use a process of another region",
@@ -79,7 +79,7 @@ impl Topology {
         )
     }
 
-    /// What a session is told that depends on what was given up with an evicted region.
+    /// The error for a session that depends on writes given up with an evicted region.
     pub(super) fn why_bereft(&self, region: RegionId) -> String {
         format!(
             "region {} was evicted, and this session depends on writes that were lost with it; nothing was done now; the \

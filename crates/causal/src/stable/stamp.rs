@@ -1,7 +1,7 @@
 //! What orders an effect.
 
 use super::Times;
-use mvcc::Sight;
+use mvcc::DependencyVector;
 use std::fmt::Debug;
 use types::{RegionId, Timestamp, TransactionId, Wire, wire_struct};
 
@@ -75,8 +75,8 @@ impl<D: Copy + Default> Stamp<D> {
 /// What the effect observed of those before it: everything of its group, and of the others what its snapshot showed. In
 /// Wren the group is the region, whose primary put it after them; in PaRiS the process that its client spoke to. It is a
 /// little more than its client saw where another client of the group was ahead, never less.
-pub(crate) fn sight<S: Times>(stamp: &Stamp<S::Depends>) -> Sight<Stamp<S::Depends>> {
-    Sight { group: S::group(stamp), upto: S::upto(stamp.depends_on) }
+pub(crate) fn dependencies<S: Times>(stamp: &Stamp<S::Depends>) -> DependencyVector<Stamp<S::Depends>> {
+    DependencyVector { group: S::group(stamp), upto: S::upto(stamp.depends_on) }
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     fn bytes_of_dead_keys<S: Times>(depends_on: S::Depends) -> usize {
         let now = 1_764_000_000_000_000;
         let mut store = Store::new(HashSeed(7), Stamp::default());
-        store.merge_by(sight::<S>);
+        store.merge_by_dependencies(dependencies::<S>);
         store.set_horizon(Some(Stamp::default()));
         let fresh = store.memory();
         let stamp = |number: u64| Stamp {

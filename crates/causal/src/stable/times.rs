@@ -1,5 +1,5 @@
-//! What tells the protocols here apart: the times by which they say what is stable, what a snapshot made of them shows,
-//! and whether a read of it may have to wait.
+//! What distinguishes the protocols here: the times by which they define stability, what a snapshot made of these times
+//! shows, and whether a read of it may have to wait.
 
 use super::stamp::{Depends, Stamp};
 use mvcc::Bounds;
@@ -11,7 +11,7 @@ use types::{RegionId, RegionSet, Timestamp, Wire};
 /// for each region. [`Lattice::newest`] and [`Lattice::oldest`] are the bounds of two, time by time; the default is below
 /// all others.
 pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
-    /// What a stamp says of what its effects depend on, beside their place.
+    /// The dependencies of a stamp's effects, in addition to their place.
     type Depends: Depends;
 
     /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
@@ -68,7 +68,7 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
         self.readable()
     }
 
-    /// What is stable if somebody in `region` reads this snapshot.
+    /// What is stable if a client in `region` reads this snapshot.
     fn known_stable(self, region: RegionId) -> Self {
         let _ = region;
         self

@@ -68,7 +68,7 @@ pub(crate) fn seal(mut told: Vec<u8>, topology: &Topology) -> String {
     })
 }
 
-/// What the token of this text tells, unless it is another keyspace's, another cluster's, or nobody's.
+/// The content of a token, unless the token is invalid, or of another keyspace or cluster.
 pub(crate) fn open(text: &[u8], topology: &Topology) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);

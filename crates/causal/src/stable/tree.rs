@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// Whom the one at this place reports to; nobody if it is the root.
+/// The parent of a place in the tree; none for the root.
 pub(super) fn parent(place: usize, fan_out: u16) -> Option<usize> {
     Some(place.checked_sub(1)? / width(fan_out))
 }

@@ -26,15 +26,16 @@
 //! - The decision of a transaction over several partitions is a record at the first written one; coordinators keep
 //!   nothing that must survive.
 //! - Convergence: every region performs the same effects in the order of their stamps, and each resets only what it
-//!   observed (Corrections 75), which its stamp tells: everything of its region before it, and of the others what is
-//!   at or below `rdt`. What that comes to for each type is `datatypes::merge`. Who did what is kept while an effect may
-//!   come that has not observed it.
+//!   observed (Corrections 75), which its stamp tells: everything of its region before it, and of the others what is at
+//!   or below `rdt`. What that comes to for each type is `datatypes::merge`. The store retains who did what while an
+//!   effect may arrive that has not observed it.
 
 mod snapshot;
 
 pub use crate::stable::{
-    Answer, CachedEffect, Deed, Effects, Gained, KeyEffects, Mutant, Mutants, Options, Outcome, Pledge,
-    Record, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote, Whole,
+    Answer, CachedEffect, Effects, EvaluationResults, KeyEffects, KeyspaceWork, Mutant, Mutants, Options,
+    Outcome, PreparedOperation, Record, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote,
+    WriteIntent,
 };
 pub use snapshot::Snapshot;
 

@@ -78,7 +78,7 @@ impl<P: Copied> Network<P> {
             let (node, instance) = (at.at(LIFE), build(&topology, at));
             let node = match at.slot.partition {
                 Some(_) => copies::Node::member(node, instance, groups.clone(), options),
-                None => copies::Node::guest(node, instance, groups.clone()),
+                None => copies::Node::group_client(node, instance, groups.clone()),
             };
             network.nodes.insert(at, Replica::new(at.at(LIFE), node));
             network.step(at, Input::Recovered { complete: true });

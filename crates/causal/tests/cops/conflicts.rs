@@ -25,7 +25,7 @@ fn listed(world: &World, region: u16) -> Vec<String> {
 }
 
 /// So many regions write a key that all of them have, without seeing one another, each once.
-pub fn write_apart(world: &mut World, regions: u16, key: &str) {
+pub fn write_separately(world: &mut World, regions: u16, key: &str) {
     set(world, client(0, 9), key, "old");
     world.run_ms(300);
     (0..regions).for_each(|one| (one + 1..regions).for_each(|other| world.cut(one, other)));
@@ -39,7 +39,7 @@ pub fn write_apart(world: &mut World, regions: u16, key: &str) {
 fn of_two_concurrent_writes_every_region_lists_the_one_that_is_lost() {
     for transactions in [false, true] {
         let mut world = world(2, options(transactions, None));
-        write_apart(&mut world, 2, &key(0));
+        write_separately(&mut world, 2, &key(0));
         assert!((0..2).all(|region| listed(&world, region).is_empty()), "nobody knows of both");
         world.heal();
         world.run_ms(500);
@@ -68,7 +68,7 @@ fn a_write_that_observed_another_is_in_no_conflict() {
 #[test]
 fn what_is_lost_stays_listed() {
     let mut world = world(3, Options::default());
-    write_apart(&mut world, 3, &key(0));
+    write_separately(&mut world, 3, &key(0));
     world.heal();
     world.run_ms(1_000);
     let before = listed(&world, 0);
@@ -91,7 +91,7 @@ fn what_is_lost_stays_listed() {
 #[test]
 fn what_is_settled_stays_so_over_a_restart() {
     let mut world = world(2, Options::default());
-    write_apart(&mut world, 2, &key(0));
+    write_separately(&mut world, 2, &key(0));
     world.heal();
     let own = client(0, 1);
     while own.one(&mut world, &key(0), RESOLVE) != "(integer) 1" {
@@ -113,7 +113,7 @@ fn what_is_settled_stays_so_over_a_restart() {
 #[test]
 fn a_keyspace_that_ignores_conflicts_lists_none() {
     let mut world = world(2, Options { conflict_bytes: 0, ..Options::default() });
-    write_apart(&mut world, 2, &key(0));
+    write_separately(&mut world, 2, &key(0));
     world.heal();
     world.run_ms(500);
     assert!((0..2).all(|region| listed(&world, region).is_empty()));
@@ -138,7 +138,7 @@ pub fn siblings(world: &mut World, client: Client, key: &str) -> Vec<String> {
 /// and how many values it has.
 pub fn resolved(mutant: Option<Mutant>) -> (String, usize) {
     let mut world = world(3, keeping(false, mutant));
-    write_apart(&mut world, 3, &key(0));
+    write_separately(&mut world, 3, &key(0));
     world.heal();
     world.run_ms(500);
     set(&mut world, client(1, 2), &key(0), "merged");
@@ -156,7 +156,7 @@ fn siblings_stay_until_somebody_who_has_them_replaces_the_key() {
 fn every_region_has_the_same_siblings_and_refuses_to_read_one_of_them() {
     for transactions in [false, true] {
         let mut world = world(3, keeping(transactions, None));
-        write_apart(&mut world, 3, &key(0));
+        write_separately(&mut world, 3, &key(0));
         assert_eq!(get(&mut world, client(0, 2), &key(0)), "of 0", "nobody knows of another one");
         world.heal();
         world.run_ms(500);
@@ -182,7 +182,7 @@ fn every_region_has_the_same_siblings_and_refuses_to_read_one_of_them() {
 #[test]
 fn a_write_replaces_the_siblings_that_it_observed_and_no_others() {
     let mut world = world(3, keeping(false, None));
-    write_apart(&mut world, 3, &key(0));
+    write_separately(&mut world, 3, &key(0));
     world.heal();
     world.cut(0, 2);
     world.cut(1, 2);
@@ -209,10 +209,10 @@ fn a_write_replaces_the_siblings_that_it_observed_and_no_others() {
 /// Siblings outlive the versions that they came with, a checkpoint and a lost disk, also of whoever has not heard of them yet; and
 /// what was replaced does not come back.
 #[test]
-fn siblings_survive_collection_recovery_and_refill() {
+fn siblings_survive_collection_recovery_and_state_transfer() {
     let mut world = world(3, keeping(false, None));
     let (kept, gone) = (key(0), key_in(0, PARTITIONS, "gone"));
-    write_apart(&mut world, 3, &kept);
+    write_separately(&mut world, 3, &kept);
     (0..3).for_each(|region| set(&mut world, client(region, 1), &gone, &format!("{region}")));
     world.heal();
     world.run_ms(1_000);

@@ -5,7 +5,7 @@ use super::operations::write;
 use super::scenes::{client, get, key, nearest, options, restore, set, token, world};
 use super::world::{coordinator, replica};
 use anabranch_causal::cops::{Mutant, Options};
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 
 /// A session goes on in another region, to which its write is slow: what it is told, and what it reads there then.
 pub fn token_elsewhere(mutant: Option<Mutant>, millis: u64) -> (String, String) {
@@ -115,7 +115,11 @@ fn sessions_of_a_process_do_not_depend_on_one_another() {
     assert_eq!(get(&mut world, there, &key(1)), "fast");
 }
 
-fn context(world: &mut super::world::World, client: super::client::Client, ask: ContextAsk<'_>) -> String {
+fn context(
+    world: &mut super::world::World,
+    client: super::client::Client,
+    ask: ContextRequest<'_>,
+) -> String {
     client.ask(world, Request::Context { session: client.session, ask })
 }
 
@@ -126,17 +130,17 @@ fn a_connection_has_contexts_that_do_not_depend_on_one_another() {
     let (own, there) = (client(0, 1), client(1, 2));
     world.part(replica(0, 0), replica(1, 0));
     set(&mut world, own, &key(0), "slow");
-    assert_eq!(context(&mut world, own, ContextAsk::New), "(integer) 1");
-    assert_eq!(context(&mut world, own, ContextAsk::Use { context: 1 }), "OK");
+    assert_eq!(context(&mut world, own, ContextRequest::New), "(integer) 1");
+    assert_eq!(context(&mut world, own, ContextRequest::Use { context: 1 }), "OK");
     set(&mut world, own, &key(1), "fast");
-    assert_eq!(context(&mut world, own, ContextAsk::Use { context: 0 }), "OK");
+    assert_eq!(context(&mut world, own, ContextRequest::Use { context: 0 }), "OK");
     set(&mut world, own, &key(2), "after slow");
     world.run_ms(300);
     assert_eq!(get(&mut world, there, &key(1)), "fast");
     assert_eq!(get(&mut world, there, &key(2)), "(nil)");
-    assert!(context(&mut world, own, ContextAsk::Drop { context: 0 }).contains("is in use"));
-    assert_eq!(context(&mut world, own, ContextAsk::Drop { context: 1 }), "OK");
-    assert!(context(&mut world, own, ContextAsk::Use { context: 1 }).contains("no context 1"));
+    assert!(context(&mut world, own, ContextRequest::Drop { context: 0 }).contains("is in use"));
+    assert_eq!(context(&mut world, own, ContextRequest::Drop { context: 1 }), "OK");
+    assert!(context(&mut world, own, ContextRequest::Use { context: 1 }).contains("no context 1"));
 }
 
 /// Requests of a session that come together are served one after the other.

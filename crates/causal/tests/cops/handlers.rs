@@ -1,7 +1,7 @@
 //! Section 5.3, COPS-CD with a handler: concurrent values are read as what the application makes of them (Corrections 50).
 
 use super::client::{Client, GET, increment};
-use super::conflicts::{append, keeping, siblings, write_apart};
+use super::conflicts::{append, keeping, siblings, write_separately};
 use super::scenes::{client, get, key, set, world};
 use super::world::{World, replica};
 use anabranch_causal::cops::{Handler, check_laws};
@@ -32,7 +32,7 @@ impl Handler for Union {
 fn merging() -> World {
     let mut world = world(3, keeping(false, None));
     handle(&mut world);
-    write_apart(&mut world, 3, &key(0));
+    write_separately(&mut world, 3, &key(0));
     world.heal();
     world.run_ms(500);
     world

@@ -13,6 +13,7 @@ mod contexts;
 mod corrections;
 mod evict;
 mod handlers;
+mod inspect;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/interference.rs"]
 mod interference;
@@ -22,11 +23,10 @@ mod mutants;
 mod operations;
 mod outages;
 mod recovery;
-mod refill;
 mod refusals;
 mod replication;
 mod scenes;
-mod told;
+mod state_transfer;
 mod transactions;
 mod values;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]

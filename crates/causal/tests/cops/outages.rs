@@ -89,7 +89,7 @@ fn no_write_is_placed_below_what_its_region_shows_of_the_key() {
     set(&mut world, client(0, 4), &other, "own");
 }
 
-/// A restart or a refill takes no time of another region over.
+/// A restart or a state transfer takes no time of another region over.
 #[test]
 fn a_clock_that_is_far_ahead_stays_in_its_region() {
     let ways: [fn(&mut World); 2] =
@@ -108,7 +108,7 @@ fn a_clock_that_is_far_ahead_stays_in_its_region() {
 
 /// Nothing of partition 2 in region 1 is missing in region 0, whose partition 0 is filled again.
 #[test]
-fn a_refill_waits_for_no_heartbeat() {
+fn a_state_transfer_waits_for_no_heartbeat() {
     let mut world = world(3, Options::default());
     let own = client(0, 1);
     (0..PARTITIONS).for_each(|index| set(&mut world, client(1, 2), &key(index), "v"));

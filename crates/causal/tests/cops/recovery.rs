@@ -131,17 +131,17 @@ fn what_waits_is_sent_again() {
 }
 
 /// In COPS-GT: how many causes the latest checkpoint of a partition holds.
-fn told_causes(world: &mut World, at: Address) -> usize {
-    let mut causes = 0;
+fn reported_dependencies(world: &mut World, at: Address) -> usize {
+    let mut dependencies = 0;
     for chunk in &world.host(at).snapshot {
         let mut reader = Reader::new(chunk);
         while !reader.is_empty() {
             let record =
                 Record::decode(&mut Reader::new(reader.bytes().expect("a record"))).expect("a record");
-            causes += usize::from(matches!(record, Record::Causes(..)));
+            dependencies += usize::from(matches!(record, Record::RetainedDependencies(..)));
         }
     }
-    causes
+    dependencies
 }
 
 /// While a region is cut off, what versions depend on grows with what is written. No step tells all of it.
@@ -158,7 +158,7 @@ fn causes_are_told_in_pieces() {
         world.checkpoint(at);
         let longest = world.host(at).snapshot.iter().map(Vec::len).max();
         assert!(longest.is_some_and(|longest| longest < 80_000), "{longest:?} bytes in a step");
-        assert!(told_causes(&mut world, at) >= 2_999);
+        assert!(reported_dependencies(&mut world, at) >= 2_999);
         restart(&mut world, at);
     }
     assert_eq!(get_trans(&mut world, own, &[&key(0), &key(1)]), ["1499", "1499"]);

@@ -5,7 +5,7 @@ use super::operations::write;
 use super::world::{KEYSPACE, SEED, World, coordinator, replica};
 use anabranch_causal::cops::{Mutant, Options, Partition, RegionTopology, Topology};
 use checker::render;
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use std::time::Duration;
 use types::{Address, ReplyBuf};
 
@@ -67,12 +67,12 @@ pub fn values(reply: &ReplyBuf) -> Vec<String> {
 }
 
 pub fn token(world: &mut World, client: Client) -> String {
-    let told = client.ask(world, Request::Context { session: client.session, ask: ContextAsk::Token });
+    let told = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
     told.trim_matches('"').to_owned()
 }
 
 pub fn restore(world: &mut World, client: Client, token: &str, millis: u64) -> String {
-    let ask = ContextAsk::Restore { token: token.as_bytes(), timeout: Duration::from_millis(millis) };
+    let ask = ContextRequest::Restore { token: token.as_bytes(), timeout: Duration::from_millis(millis) };
     client.ask(world, Request::Context { session: client.session, ask })
 }
 

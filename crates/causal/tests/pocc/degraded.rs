@@ -6,7 +6,7 @@ use super::under_test::{Options, Topology};
 use super::world::{KEYSPACE, SEED, World, coordinator, replica};
 use crate::wren::operations::{MEMBERS, add, remove, write};
 use anabranch_causal::pocc::{Mutant, Mutants, RegionTopology, Scope};
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use std::time::Duration;
 
 const HERE: u16 = 0;
@@ -279,11 +279,11 @@ fn a_token_of_a_pessimistic_session_tells_what_it_abandoned_too() {
     let mut scene = Scene::cut(Mutants::default());
     let client = scene.pessimistic();
     scene.set(client, "mine", "v");
-    let token =
-        client.ask(&mut scene.world, Request::Context { session: client.session, ask: ContextAsk::Token });
+    let token = client
+        .ask(&mut scene.world, Request::Context { session: client.session, ask: ContextRequest::Token });
     let token = token.trim_matches('"').to_owned();
     let restore = |scene: &mut Scene, client: Client| {
-        let ask = ContextAsk::Restore { token: token.as_bytes(), timeout: Duration::from_secs(1) };
+        let ask = ContextRequest::Restore { token: token.as_bytes(), timeout: Duration::from_secs(1) };
         client.ask(&mut scene.world, Request::Context { session: client.session, ask })
     };
     let (there, here) = (scene.session(MIDDLE), scene.session(HERE));

@@ -7,7 +7,7 @@ use super::under_test::{Message, Options};
 use super::world::{World, coordinator, replica};
 use crate::wren::operations::write;
 use anabranch_causal::pocc::{Mutant, Mutants, Partition, Scope};
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use std::time::Duration;
 use types::{Address, RegionId};
 
@@ -78,7 +78,7 @@ impl Scene {
         let (bereft, other) = (Client::new(coordinator(MIDDLE, 0), 2), Client::new(coordinator(HERE, 0), 3));
         assert_eq!(get(&mut world, bereft, &y), "y");
         set(&mut world, bereft, &z, "z");
-        let ask = Request::Context { session: bereft.session, ask: ContextAsk::Token };
+        let ask = Request::Context { session: bereft.session, ask: ContextRequest::Token };
         let token = bereft.ask(&mut world, ask).trim_matches('"').to_owned();
         set(&mut world, other, "alone", "stays");
         world.run_ms(100);
@@ -135,7 +135,7 @@ fn section_3_7_1_sessions_that_depend_on_a_lost_write_are_told_and_begin_anew() 
     scene.world.run_ms(100);
     assert_eq!(get(&mut scene.world, other, &y), "anew");
     let timeout = Duration::from_millis(200);
-    let ask = ContextAsk::Restore { token: scene.token.as_bytes(), timeout };
+    let ask = ContextRequest::Restore { token: scene.token.as_bytes(), timeout };
     let told = other.ask(&mut scene.world, Request::Context { session: other.session, ask });
     assert!(told.starts_with("-UNAVAILABLE region far was evicted"), "{told}");
     assert_eq!(get(&mut scene.world, other, &y), "anew");

@@ -6,13 +6,13 @@ mod client;
 mod degraded;
 mod evict;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/inspect.rs"]
+mod inspect;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/interference.rs"]
 mod interference;
 mod random;
 mod sessions;
-#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
-#[path = "../wren/told.rs"]
-mod told;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;

@@ -383,8 +383,8 @@ fn shown_during(world: &mut World, ms: u64) -> Timestamp {
         for region in [0, 1] {
             for index in held(world, region) {
                 let partition = world.node(replica(region, index)).as_partition();
-                let evicting = partition.filter(|partition| partition.is_evicting());
-                shown = evicting.map_or(shown, |partition| shown.max(partition.stable().whole()));
+                let tracker = partition.filter(|partition| partition.is_evicting());
+                shown = tracker.map_or(shown, |partition| shown.max(partition.stable().whole()));
             }
         }
     }

@@ -5,11 +5,11 @@
 mod client;
 mod evict;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
+#[path = "../wren/inspect.rs"]
+mod inspect;
+#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/interference.rs"]
 mod interference;
-#[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
-#[path = "../wren/told.rs"]
-mod told;
 #[allow(clippy::duplicate_mod, reason = "the same world plays another protocol")]
 #[path = "../wren/world.rs"]
 mod world;

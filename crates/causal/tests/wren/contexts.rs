@@ -4,7 +4,7 @@ use crate::wren::client::{Client, GET, blind_step, increment};
 use crate::wren::operations::write;
 use crate::wren::world::{World, coordinator};
 use anabranch_causal::wren::Options;
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use std::time::Duration;
 
 /// Two regions of two partitions with two coordinators each, at rest.
@@ -15,17 +15,17 @@ fn world() -> World {
 }
 
 fn token(world: &mut World, client: Client) -> String {
-    let told = client.ask(world, Request::Context { session: client.session, ask: ContextAsk::Token });
+    let told = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
     told.trim_matches('"').to_owned()
 }
 
 fn restore(world: &mut World, client: Client, token: &str, millis: u64) -> String {
-    let ask = ContextAsk::Restore { token: token.as_bytes(), timeout: Duration::from_millis(millis) };
+    let ask = ContextRequest::Restore { token: token.as_bytes(), timeout: Duration::from_millis(millis) };
     client.ask(world, Request::Context { session: client.session, ask })
 }
 
 fn scope(world: &mut World, client: Client, private: bool) -> String {
-    client.ask(world, Request::Context { session: client.session, ask: ContextAsk::Scope { private } })
+    client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Scope { private } })
 }
 
 #[test]

@@ -51,8 +51,8 @@ fn an_effect_left_out_at_the_bound_is_caught() {
 
 /// Corrections 67: a partition that lost records serves at once, from what is left.
 #[test]
-fn serving_before_the_refill_is_caught() {
-    caught_in(Plan { mutants: Mutant::StampBeforeRefill.into(), ..LOSING }, 20);
+fn serving_before_catching_up_is_caught() {
+    caught_in(Plan { mutants: Mutant::StampBeforeCatchUp.into(), ..LOSING }, 20);
 }
 
 /// Stable times that count what was lost.

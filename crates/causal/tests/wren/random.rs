@@ -252,14 +252,14 @@ impl Run {
     }
 
     /// True while some partition waits for its peers' state.
-    fn is_refilling(&self) -> bool {
+    fn is_catching_up(&self) -> bool {
         let mut all =
             (0..REGIONS).flat_map(|region| (0..PARTITIONS).map(move |index| replica(region, index)));
-        all.any(|address| self.world.is_refilling(address))
+        all.any(|address| self.world.is_catching_up(address))
     }
 
     fn excuse(&mut self) {
-        if self.is_refilling() {
+        if self.is_catching_up() {
             let asked = self.actors.iter().filter_map(|actor| actor.asked);
             self.excused.extend(asked.map(|(_, place)| self.history[place].number));
         }
@@ -398,7 +398,7 @@ impl Run {
             client.commit(&mut self.world)
         };
         self.collect(actor);
-        if self.is_refilling() {
+        if self.is_catching_up() {
             self.excused.insert(self.history[number].number);
         }
         let (now, transaction) = (self.world.now, &mut self.history[number]);

@@ -35,7 +35,7 @@ impl World {
     }
 
     /// True for a partition that is up and waits for what it lacks.
-    pub fn is_refilling(&self, address: Address) -> bool {
+    pub fn is_catching_up(&self, address: Address) -> bool {
         let replica = self.hosts.get(&address).and_then(|host| host.replica.as_ref());
         let partition = replica.and_then(|replica| replica.protocol().as_partition());
         partition.is_some_and(|partition| !partition.is_serving())

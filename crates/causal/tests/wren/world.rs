@@ -1,7 +1,7 @@
 //! Nodes, a network and logs in virtual time: what the scripts and the random runs play in. The protocol is the one that
 //! stands under `under_test` in the tests that hold this module.
 
-use super::told::{is_stabilization, replicated};
+use super::inspect::{is_stabilization, replicated};
 use super::under_test::{Message, Node, Options, Topology};
 use protocol::{Claim, Durable, Frame, Input, Now, Packet, Replica, Replies, Request, SpoolRequest};
 use std::collections::{BTreeMap, BTreeSet};

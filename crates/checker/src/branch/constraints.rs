@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a session stands.
 #[derive(Default)]
-struct Standing<'h> {
+struct SessionPosition<'h> {
     committed: Option<&'h str>,
     read: Option<&'h str>,
     /// It has chosen states itself.
@@ -25,7 +25,7 @@ struct Standing<'h> {
     last: u64,
 }
 
-impl Standing<'_> {
+impl SessionPosition<'_> {
     fn parent(&self) -> Option<&str> {
         self.committed.filter(|_| self.knows_parent)
     }
@@ -42,65 +42,70 @@ impl<'d, 'h> Dag<'d, 'h> {
         let known: BTreeMap<u64, &'d Decoded<'h>> = decoded.iter().map(|it| (it.number(), it)).collect();
         let mut order: Vec<&Transaction> = history.iter().collect();
         order.sort_by_key(|transaction| (transaction.invoked, transaction.number));
-        let mut standings: BTreeMap<u64, Standing<'h>> = BTreeMap::new();
+        let mut positions: BTreeMap<u64, SessionPosition<'h>> = BTreeMap::new();
         for transaction in order {
-            let standing = standings.entry(transaction.session).or_default();
+            let position = positions.entry(transaction.session).or_default();
             match known.get(&transaction.number).copied() {
                 Some(transaction) => {
-                    self.check_begin(transaction, standing, findings);
-                    self.check_end(transaction, standing, findings);
-                    self.advance(transaction, standing);
+                    self.check_begin(transaction, position, findings);
+                    self.check_end(transaction, position, findings);
+                    self.advance(transaction, position);
                 }
                 // It may have read on its own branch before it was given up, and where, nobody knows here.
-                None if !is_led(transaction) => standing.read = None,
+                None if !is_led(transaction) => position.read = None,
                 None => {}
             }
         }
     }
 
     /// The session goes on.
-    fn advance(&self, transaction: &'d Decoded<'h>, standing: &mut Standing<'h>) {
+    fn advance(&self, transaction: &'d Decoded<'h>, position: &mut SessionPosition<'h>) {
         let Some(branch) = branch(transaction) else { return };
-        standing.last = transaction.number();
-        standing.is_own |= transaction.transaction.constraints.is_some();
+        position.last = transaction.number();
+        position.is_own |= transaction.transaction.constraints.is_some();
         if let Some(state) = &branch.state {
             let state = Some(state.as_str());
-            (standing.committed, standing.read) = (state, state);
-            standing.knows_parent = standing.is_own;
+            (position.committed, position.read) = (state, state);
+            position.knows_parent = position.is_own;
             return;
         }
         // The thread that the session shared may have committed what this does not see: then the session comes back from it.
-        let may_come_back = !is_led(transaction.transaction) && !standing.knows_parent;
+        let may_come_back = !is_led(transaction.transaction) && !position.knows_parent;
         for read in &branch.read {
-            let is_own = standing.committed.is_none_or(|committed| self.descends(read, committed));
-            let is_back = standing.read.is_some_and(|known| self.descends(known, read));
+            let is_own = position.committed.is_none_or(|committed| self.descends(read, committed));
+            let is_back = position.read.is_some_and(|known| self.descends(known, read));
             if !is_own || is_back {
                 continue;
             }
             match may_come_back {
-                false => standing.read = Some(read),
+                false => position.read = Some(read),
                 // It stands here, or where it stood before: it is certain to go on below that only where this does too.
-                true => standing.read = standing.read.filter(|known| self.descends(read, known)),
+                true => position.read = position.read.filter(|known| self.descends(read, known)),
             }
         }
     }
 
-    fn check_begin(&self, transaction: &'d Decoded<'h>, standing: &Standing<'h>, findings: &mut Findings) {
+    fn check_begin(
+        &self,
+        transaction: &'d Decoded<'h>,
+        position: &SessionPosition<'h>,
+        findings: &mut Findings,
+    ) {
         let Some(branch) = branch(transaction) else { return };
         let demanded = transaction.transaction.constraints.as_ref().and_then(|all| all.begin.as_ref());
         let (number, session) = (transaction.number(), transaction.transaction.session);
         let reads = || branch.read.iter().map(String::as_str);
         let lost = |seen: &&str| !reads().any(|read| self.descends(read, seen));
-        let stands = || [standing.committed, standing.read].into_iter().flatten();
+        let stands = || [position.committed, position.read].into_iter().flatten();
         let Some(demanded) = demanded else {
             if let Some(lost) = stands().find(lost) {
                 let message = format!(
                     "session {session}: transaction {number} reads state [{}], which does not include {lost}, where \
                      {} was",
                     branch.read.join(", "),
-                    standing.last
+                    position.last
                 );
-                findings.add(Check::Session, message, vec![standing.last, number]);
+                findings.add(Check::Session, message, vec![position.last, number]);
             }
             return;
         };
@@ -108,7 +113,7 @@ impl<'d, 'h> Dag<'d, 'h> {
         let holds = demanded.holds(&mut |part| match part {
             Constraint::Any => Some(true),
             Constraint::Ancestor => Some(!stands().any(|seen| lost(&seen))),
-            Constraint::Parent => standing.parent().map(|parent| parent == read),
+            Constraint::Parent => position.parent().map(|parent| parent == read),
             Constraint::State(id) => Some(id == read),
             Constraint::Branching(limit) => {
                 let known = self.children(read).filter(|child| self.was_answered_before(child, transaction));
@@ -121,21 +126,26 @@ impl<'d, 'h> Dag<'d, 'h> {
             let message = format!(
                 "transaction {number} of session {session} demanded to begin at {demanded} and reads {read}"
             );
-            findings.add(Check::Session, message, vec![standing.last, number]);
+            findings.add(Check::Session, message, vec![position.last, number]);
         }
     }
 
-    fn check_end(&self, transaction: &'d Decoded<'h>, standing: &Standing<'h>, findings: &mut Findings) {
+    fn check_end(
+        &self,
+        transaction: &'d Decoded<'h>,
+        position: &SessionPosition<'h>,
+        findings: &mut Findings,
+    ) {
         let demanded = transaction.transaction.constraints.as_ref().and_then(|all| all.end.as_ref());
         let Some((branch, demanded)) = branch(transaction).zip(demanded) else { return };
         let (Some(state), [parent], [read]) = (&branch.state, &branch.parents[..], &branch.read[..]) else {
             return;
         };
-        let stands = || [standing.committed, standing.read].into_iter().flatten();
+        let stands = || [position.committed, position.read].into_iter().flatten();
         let holds = demanded.holds(&mut |part| match part {
             Constraint::Any | Constraint::ReadCommitted => Some(true),
             Constraint::Ancestor => Some(stands().all(|seen| self.descends(parent, seen))),
-            Constraint::Parent => standing.parent().map(|known| known == parent),
+            Constraint::Parent => position.parent().map(|known| known == parent),
             Constraint::State(id) => Some(id == parent),
             Constraint::NoBranching => self.has_fewer(self.elder_siblings(state, parent), 1, Some(state)),
             Constraint::Branching(limit) => {

@@ -1,5 +1,5 @@
-//! What a merge that nobody asked for must have made of a key: the values of its parents, merged over their fork points
-//! by the types' rules.
+//! The value that an automatic merge must give to a key: the values of its parents, merged over their fork points by
+//! the types' rules.
 //!
 //! The value of one state is what it sees. The value of several, in the order of their places, is that of all but the last,
 //! merged with the last over the value of what both have in common, which may be several states again (Corrections 53).

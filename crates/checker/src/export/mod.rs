@@ -9,8 +9,8 @@
 //! expressed is left out of every transaction, and so is a read that names no version, or is no operation of the model. That
 //! makes another checker see less, never something else; [`LeftOut`] counts it.
 //!
-//! Transactions that aborted are left out where a checker would count them. One of unknown outcome is left out if nobody
-//! saw what it wrote: then nobody can tell that it happened.
+//! Transactions that aborted are left out where a checker would count them. A transaction of unknown outcome is left
+//! out if no reader saw its writes: then no observation shows that it happened.
 
 mod operations;
 mod versions;

@@ -1,7 +1,7 @@
 //! A history as operations, for checkers that execute them against a model: registers with integers, lists, sets.
 //!
-//! A transaction is one operation on the whole store. What a transaction of unknown outcome saw nobody knows: only its
-//! writes are told, and it returns after everything.
+//! A transaction is one operation on the whole store. The reads of a transaction of unknown outcome are unknown: the
+//! export has only its writes, and it returns after everything.
 
 use super::{ExportError, LeftOut, unless_all};
 use crate::history::Outcome;
@@ -51,7 +51,7 @@ fn result(reply: &str) -> Option<Value> {
     }
 }
 
-/// The operations of the model that a step is; `None` if it is none. One that nobody saw the result of is blind.
+/// The operations of the model that a step is; `None` if it is none. An operation whose result no client saw is blind.
 fn modelled(step: &DecodedStep<'_>) -> Option<Vec<Modelled>> {
     let key = step.key.escape_ascii().to_string();
     let seen = match step.observed {
@@ -133,7 +133,7 @@ fn facts<'h>(history: &[Decoded<'h>]) -> (BTreeMap<&'h [u8], Facts>, LeftOut) {
     (facts, left_out)
 }
 
-/// True if nobody saw what a transaction wrote: registers only, and no value that somebody got.
+/// True if no reader saw what a transaction wrote: registers only, and no value that a client got.
 fn went_unseen(modelled: &[Modelled], keys: &BTreeMap<String, &Facts>) -> bool {
     let unseen = |one: &Modelled| {
         let facts = one.input["key"].as_str().and_then(|key| keys.get(key));
@@ -143,7 +143,7 @@ fn went_unseen(modelled: &[Modelled], keys: &BTreeMap<String, &Facts>) -> bool {
     modelled.iter().all(unseen)
 }
 
-/// What is told of a transaction: not what nobody saw it read.
+/// The exported steps of a transaction, without reads whose results no client saw.
 fn told(transaction: &Decoded<'_>, left_out: &mut LeftOut) -> Vec<Modelled> {
     let mut steps = Vec::new();
     for step in &transaction.steps {

@@ -8,7 +8,7 @@ use types::{Reply, ReplyBuf, ReplySink};
 /// Its result and its effect.
 type Came<'a> = (ReplyBuf, Option<Effect<'a>>);
 
-/// What `asked` comes to after the held write, whose result somebody has seen.
+/// The result of `asked` after the held write, whose result a client has seen.
 pub(super) fn follow<'a>(held: &Outstanding<'a, '_>, asked: &Operation<'a>) -> Option<Came<'a>> {
     if let Some(refusal) = refusal(held, asked) {
         return Some((refusal, None));

@@ -160,10 +160,10 @@ impl Effect<'_> {
     }
 }
 
-/// Writes commute when the fields differ or the values are the same; removals commute; additions commute with
-/// each other and with writes of other fields. Adding beside removing does not: whoever empties the dict drops
-/// its deadline. Deadlines of fields commute when they are the same, with whatever is done to other fields, and with
-/// removals, which leave none.
+/// Writes commute when the fields differ or the values are the same; removals commute; additions commute with each
+/// other and with writes of other fields. An addition and a removal do not commute: a removal that empties the dict
+/// drops its deadline. Deadlines of fields commute when they are the same, with whatever is done to other fields, and
+/// with removals, which leave none.
 pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
     match (a, b) {
         (Effect::Remove { .. }, Effect::Remove { .. }) | (Effect::Add { .. }, Effect::Add { .. }) => true,

@@ -2,7 +2,7 @@
 
 use super::Origin;
 
-/// Places, and by group. Of one group whoever saw an effect saw those before it.
+/// Places, and by group. A reader that saw an effect of a group saw the earlier ones of that group.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) all: Vec<usize>,

@@ -1,5 +1,5 @@
-//! What a concurrent write costs another one: a value that somebody was told is written, that nobody who saw it
-//! replaced, and that is out of sight because of a write that had not observed it.
+//! Lost updates: a value whose write was acknowledged, that no write which saw it replaced, and that is hidden by a
+//! concurrent write which had not observed it.
 //!
 //! A write is lost
 //!
@@ -29,7 +29,7 @@
 //! other edit of a register counts as one that leaves no number. Where types meet, an element whose list was taken out of sight by another type and came forth again is another one.
 
 use super::items::{Item, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils};
-use super::told::said;
+use super::render::said;
 use super::touched::Touched;
 use super::typed::{resets_element, restored};
 use super::{Trace, is_reset, lasting_kind, replaces_element};

@@ -23,9 +23,9 @@ mod items;
 mod line;
 mod listed;
 mod lost;
+mod render;
 mod replay;
 mod streams;
-mod told;
 mod touched;
 mod typed;
 

@@ -1,4 +1,4 @@
-//! Effects on a stream beside concurrent ones.
+//! Concurrent effects on a stream.
 //!
 //! - An entry whose id is taken gets the next free one ([`stream::apply`]).
 //! - A removal leaves what was added, unseen, under the same id.

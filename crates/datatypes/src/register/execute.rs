@@ -1,4 +1,4 @@
-//! Evaluates what is asked of a register.
+//! Evaluates operations on a register.
 
 use super::bits::{self, FieldStep, clipped};
 use super::long_double::{LongDouble, Parsed};

@@ -1,4 +1,4 @@
-//! What is asked of a register.
+//! Operations on a register.
 
 use super::Effect;
 use super::bits::{BitRange, FieldStep};

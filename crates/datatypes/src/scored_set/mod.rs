@@ -302,8 +302,8 @@ impl Effect<'_> {
     }
 }
 
-/// Writes commute when the members differ or the scores are the same, and removals commute. A write beside a
-/// removal does not: whoever empties the set drops its deadline. Additions to scores do not: floats round.
+/// Writes commute when the members differ or the scores are the same, and removals commute. A write and a removal do
+/// not commute: a removal that empties the set drops its deadline. Additions to scores do not: floats round.
 pub fn effects_commute(a: &Effect<'_>, b: &Effect<'_>) -> bool {
     match (a, b) {
         (Effect::Put { items: a }, Effect::Put { items: b }) => a == b || agree(a, b),

@@ -14,7 +14,7 @@ const MAX_TEXT_BYTES: usize = 127;
 pub struct StreamId {
     /// Milliseconds since 1970, usually.
     pub millis: u64,
-    /// Tells ids of the same millisecond apart.
+    /// Distinguishes ids of the same millisecond.
     pub sequence: u64,
 }
 wire_struct!(StreamId { millis, sequence });

@@ -47,7 +47,7 @@ pub struct Claiming {
     pub at: Option<DeliveredAt>,
     /// How often they were delivered; `None` is once more than before.
     pub count: Option<u64>,
-    /// Entries that nobody has are claimed, too.
+    /// Entries without an owner are claimed, too.
     pub force: bool,
     /// Replies ids only, and leaves the counts.
     pub just_ids: bool,

@@ -1,11 +1,11 @@
 //! What a run came to.
 
-use super::system::Told;
+use super::system::Counters;
 use super::world::World;
 use super::{PIECE, Setup};
 use crate::system::Tapir;
 use bench::claret::{Workload, unevenness};
-use protocol::{HotKey, Meetings, Pair};
+use protocol::{ContentionCounts, HotKey, Pair};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     packets: u64,
     messages: u64,
     records: u64,
-    met: Meetings,
+    met: ContentionCounts,
     combined: u64,
     conflicts: BTreeMap<(String, Pair), u64>,
     /// For how long the busiest replica and the busiest gateway were busy, in microseconds.
@@ -57,14 +57,16 @@ impl Tally {
         self.records += records;
     }
 
-    pub fn begin<'p, T: Told + 'p>(&mut self, replicas: impl Iterator<Item = &'p T>, combined: u64) {
+    pub fn begin<'p, T: Counters + 'p>(&mut self, replicas: impl Iterator<Item = &'p T>, combined: u64) {
         self.combined = combined;
-        self.met = replicas.filter_map(Told::met).fold(Meetings::default(), |sum, (met, _)| sum.and(met));
+        self.met = replicas
+            .filter_map(Counters::met)
+            .fold(ContentionCounts::default(), |sum, (met, _)| sum.and(met));
     }
 
-    pub fn end<'p, T: Told + 'p>(&mut self, replicas: impl Iterator<Item = &'p T>, combined: u64) {
+    pub fn end<'p, T: Counters + 'p>(&mut self, replicas: impl Iterator<Item = &'p T>, combined: u64) {
         let before = std::mem::take(&mut self.met);
-        for (met, keys) in replicas.filter_map(Told::met) {
+        for (met, keys) in replicas.filter_map(Counters::met) {
             self.met = self.met.and(met);
             keys.iter().for_each(|key| self.note(key));
         }
@@ -77,8 +79,8 @@ impl Tally {
     fn note(&mut self, hot: &HotKey) {
         let name = hot.key.split(|byte| *byte == b':').next().unwrap_or_default();
         let name = String::from_utf8_lossy(name).into_owned();
-        for (pair, meetings) in &hot.pairs {
-            *self.conflicts.entry((name.clone(), *pair)).or_default() += meetings.total();
+        for (pair, contention) in &hot.pairs {
+            *self.conflicts.entry((name.clone(), *pair)).or_default() += contention.total();
         }
     }
 }

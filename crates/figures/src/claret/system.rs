@@ -2,7 +2,7 @@
 
 use crate::system::{Deployed, FOLLOWERS_TICK, LIFE, Place, REQUEST_TIMEOUT};
 use protocol::Durability;
-use protocol::{HotKey, Meetings};
+use protocol::{ContentionCounts, HotKey};
 use strict::locking::{Combining, Concurrency, Coordinates, LastShard, LockOptions, Node, Options, Phasing};
 use types::ProcessId;
 
@@ -122,9 +122,9 @@ impl Deployed for Led {
 }
 
 /// What an instance tells of who met whom, and of what was combined.
-pub(super) trait Told {
+pub(super) trait Counters {
     /// All meetings, and the keys with the most.
-    fn met(&self) -> Option<(Meetings, &[HotKey])>;
+    fn met(&self) -> Option<(ContentionCounts, &[HotKey])>;
     /// Forgets the keys.
     fn forget(&mut self);
     /// Transactions that committed with another one.
@@ -133,15 +133,15 @@ pub(super) trait Told {
     }
 }
 
-impl Told for Node {
-    fn met(&self) -> Option<(Meetings, &[HotKey])> {
+impl Counters for Node {
+    fn met(&self) -> Option<(ContentionCounts, &[HotKey])> {
         let Node::Replica(replica) = self else { return None };
-        replica.heat().map(|heat| (heat.total(), heat.keys()))
+        replica.contention().map(|contention| (contention.total(), contention.keys()))
     }
 
     fn forget(&mut self) {
         if let Node::Replica(replica) = self {
-            replica.reset_heat();
+            replica.reset_contention();
         }
     }
 
@@ -153,15 +153,15 @@ impl Told for Node {
     }
 }
 
-impl Told for strict::tapir::Node {
-    fn met(&self) -> Option<(Meetings, &[HotKey])> {
+impl Counters for strict::tapir::Node {
+    fn met(&self) -> Option<(ContentionCounts, &[HotKey])> {
         let strict::tapir::Node::Replica(replica) = self else { return None };
-        Some((replica.heat().total(), replica.heat().keys()))
+        Some((replica.contention().total(), replica.contention().keys()))
     }
 
     fn forget(&mut self) {
         if let strict::tapir::Node::Replica(replica) = self {
-            replica.reset_heat();
+            replica.reset_contention();
         }
     }
 }

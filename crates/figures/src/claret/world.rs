@@ -2,7 +2,7 @@
 
 use super::gateway::{Keyspace, News, Station};
 use super::measure::Tally;
-use super::system::Told;
+use super::system::Counters;
 use super::{COSTS, Costs, GATEWAYS, SHARDS, Setup};
 use crate::agenda::Agenda;
 use crate::system::{Deployed, LIFE, Place};
@@ -116,7 +116,7 @@ pub(super) struct World<'s, D: Deployed> {
 
 impl<'s, D: Deployed> World<'s, D>
 where
-    D::Protocol: Told,
+    D::Protocol: Counters,
 {
     pub fn new(setup: &'s Setup, deployed: D) -> Self {
         let topology = topology(SHARDS, HashSeed(setup.seed));

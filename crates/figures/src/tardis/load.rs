@@ -28,7 +28,7 @@ pub(super) enum Op {
     Put(Name, u32, Written),
     Post(Name, f64, u64),
     /// Posts to the timelines of the users that the last reply named.
-    Spread(f64, u64),
+    VisibilitySplit(f64, u64),
     Timeline(Name),
 }
 
@@ -54,7 +54,7 @@ impl Op {
             }
             Op::Field(name, _) | Op::Fields(name) | Op::Put(name, ..) | Op::Post(name, ..) => *name,
             Op::Timeline(name) => *name,
-            Op::Spread(..) => (b't', 0),
+            Op::VisibilitySplit(..) => (b't', 0),
         }
     }
 
@@ -65,7 +65,7 @@ impl Op {
 
     /// The operations that it stands for, after this reply.
     fn meant(&self, last: &ReplyBuf) -> Vec<Op> {
-        let Op::Spread(score, id) = self else { return vec![self.clone()] };
+        let Op::VisibilitySplit(score, id) = self else { return vec![self.clone()] };
         let user = |reply: Reply<'_>| match reply {
             Reply::Bulk(bytes) => Some(u32::from_be_bytes(bytes.try_into().ok()?)),
             _ => None,
@@ -77,7 +77,7 @@ impl Op {
     fn texts(&self, last: &ReplyBuf) -> (Vec<u8>, Vec<u8>) {
         match self {
             Op::Add(_, member) => (member.to_be_bytes().to_vec(), Vec::new()),
-            Op::Post(_, _, id) | Op::Spread(_, id) => (id.to_be_bytes().to_vec(), Vec::new()),
+            Op::Post(_, _, id) | Op::VisibilitySplit(_, id) => (id.to_be_bytes().to_vec(), Vec::new()),
             Op::Field(_, field) => (field.to_be_bytes().to_vec(), Vec::new()),
             Op::Put(_, field, written) => {
                 let value = match written {
@@ -108,7 +108,7 @@ impl Op {
                 pairs: Items::Two([first, second]),
                 reply: dict::PutReply::Added,
             }),
-            Op::Post(_, score, _) | Op::Spread(score, _) => {
+            Op::Post(_, score, _) | Op::VisibilitySplit(score, _) => {
                 Operation::ScoredSet(scored_set::Operation::Add {
                     flags: AddFlags::default(),
                     items: ScoredItems::one(*score, first),
@@ -275,7 +275,7 @@ impl Load {
                     let id = now << 20 | u64::from(client);
                     let text = Op::Set((b'p', random.u32(..)));
                     let timelines =
-                        [text, Op::Post((b't', user), now as f64, id), Op::Spread(now as f64, id)];
+                        [text, Op::Post((b't', user), now as f64, id), Op::VisibilitySplit(now as f64, id)];
                     transaction(vec![vec![Op::Members((b'f', user))], timelines.to_vec()])
                 } else if what < posts + follows {
                     let other = random.u32(..*users);

@@ -2,7 +2,7 @@
 
 use super::Setup;
 use super::load::Op;
-use super::system::{Flat, Kept, Sites, System};
+use super::system::{Flat, Residue, Sites, System};
 use super::world::World;
 use branch::site::Local;
 use serde::Serialize;
@@ -39,8 +39,8 @@ pub struct Slice {
 }
 
 impl Slice {
-    pub(super) fn new(kept: &Kept) -> Self {
-        let Kept { states, heads, versions, memory, .. } = *kept;
+    pub(super) fn new(kept: &Residue) -> Self {
+        let Residue { states, heads, versions, memory, .. } = *kept;
         Slice { committed: 0, states, heads, versions, memory }
     }
 }
@@ -59,9 +59,9 @@ pub(super) struct Tally {
     kinds: [(u64, u64, u64); 4],
     slices: Vec<Slice>,
     in_slice: u64,
-    pub settled: Kept,
+    pub settled: Residue,
     /// What is kept a while after the clients have stopped.
-    pub rested: Kept,
+    pub rested: Residue,
 }
 
 impl Tally {

@@ -75,7 +75,7 @@ impl System {
 
 /// What a site keeps at the end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Residue {
     pub states: usize,
     pub heads: usize,
     pub versions: usize,
@@ -83,9 +83,9 @@ pub(super) struct Kept {
     pub memory: usize,
 }
 
-impl Sum for Kept {
-    fn sum<I: Iterator<Item = Kept>>(all: I) -> Kept {
-        all.fold(Kept::default(), |all, of| Kept {
+impl Sum for Residue {
+    fn sum<I: Iterator<Item = Residue>>(all: I) -> Residue {
+        all.fold(Residue::default(), |all, of| Residue {
             states: all.states + of.states,
             heads: all.heads + of.heads,
             versions: all.versions + of.versions,
@@ -110,7 +110,7 @@ pub(super) trait Deployed {
     /// For how long its own work has kept the processor busy, apart from messages, in nanoseconds.
     fn worked(&self, instance: &Self::Protocol, costs: &Costs) -> u64;
 
-    fn kept(&self, instance: &Self::Protocol) -> Kept;
+    fn kept(&self, instance: &Self::Protocol) -> Residue;
 
     /// True while it works heads out: nothing is collected meanwhile.
     fn is_merging(&self, instance: &Self::Protocol) -> bool {
@@ -155,10 +155,10 @@ impl Deployed for Sites {
         lookups * costs.lookup + states * costs.state + keys * costs.key + bytes * costs.merged_byte
     }
 
-    fn kept(&self, instance: &Instance) -> Kept {
-        let Some(site) = instance.as_site() else { return Kept::default() };
+    fn kept(&self, instance: &Instance) -> Residue {
+        let Some(site) = instance.as_site() else { return Residue::default() };
         let census = site.keyspace().census();
-        Kept {
+        Residue {
             states: census.states,
             heads: census.heads,
             versions: census.versions,
@@ -226,10 +226,10 @@ impl Deployed for Flat {
         0
     }
 
-    fn kept(&self, instance: &locking::Node) -> Kept {
+    fn kept(&self, instance: &locking::Node) -> Residue {
         match instance {
-            locking::Node::Replica(replica) => Kept { memory: replica.memory(), ..Kept::default() },
-            locking::Node::Coordinator(_) => Kept::default(),
+            locking::Node::Replica(replica) => Residue { memory: replica.memory(), ..Residue::default() },
+            locking::Node::Coordinator(_) => Residue::default(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::Setup;
 use super::load::{Op, Script, with_steps};
 use super::measure::{Kind, Slice, Tally};
-use super::system::{Constraints, Deployed, KEYSPACE, Kept, LIFE};
+use super::system::{Constraints, Deployed, KEYSPACE, LIFE, Residue};
 use crate::agenda::{Agenda, Answers};
 use protocol::{Durable, Input, Now, Packet, Protocol, Replica, Request};
 use std::collections::{BTreeMap, VecDeque};
@@ -473,7 +473,7 @@ impl<'s, D: Deployed> World<'s, D> {
     }
 
     /// What all sites together keep.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> Residue {
         let nodes = self.machines.iter().flat_map(|machine| &machine.nodes);
         nodes.map(|node| self.deployed.kept(node.protocol())).sum()
     }

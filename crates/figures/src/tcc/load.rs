@@ -2,7 +2,7 @@
 //! tcc`), or single commands (POCC).
 
 use bench::tcc::Plan;
-use bench::transactions::Planned;
+use bench::transactions::PlannedStep;
 use causal::stable::Topology;
 use types::{HashSeed, RegionId, Rng};
 
@@ -64,7 +64,7 @@ impl Load {
     }
 
     /// The request of this number, from 1, if there are so many.
-    pub(crate) fn request(self, planned: &Planned, number: u16) -> Option<Asked<'_>> {
+    pub(crate) fn request(self, planned: &PlannedStep, number: u16) -> Option<Asked<'_>> {
         let set = || planned.writes.first().copied().map(Asked::Set);
         let index = usize::from(number.checked_sub(1)?);
         match (self, number) {
@@ -108,7 +108,7 @@ impl KeySpace {
     }
 
     /// Draws what a client in `region` asks next: a transaction, or commands.
-    pub fn draw(&self, region: RegionId, random: &mut Rng) -> Planned {
+    pub fn draw(&self, region: RegionId, random: &mut Rng) -> PlannedStep {
         let (Load::Gets(reads) | Load::ReadOnly(reads)) = self.load else {
             return self.plan.draw(usize::from(region.0), random);
         };
@@ -117,6 +117,6 @@ impl KeySpace {
         let read = partitions.iter().take(usize::from(reads));
         let reads = read.map(|partition| self.plan.draw_of(*partition, random)).collect();
         let written = random.u16(..self.partitions);
-        Planned { kind: "", reads, writes: vec![self.plan.draw_of(written, random)] }
+        PlannedStep { kind: "", reads, writes: vec![self.plan.draw_of(written, random)] }
     }
 }

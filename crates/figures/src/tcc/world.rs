@@ -9,7 +9,7 @@ use super::load::{Asked, KeySpace, Load, Name, name};
 use super::measure::{Sample, Tally};
 use super::network::{Costs, REGIONS, delay};
 use crate::agenda::{Agenda, Answers};
-use bench::transactions::Planned;
+use bench::transactions::PlannedStep;
 use causal::stable::{Message, Node, Options, RegionTopology, Scope, Stamp, Times, Topology};
 use datatypes::{Operation, register};
 use protocol::{Durability, Durable, Frame, Input, KeyedOperation, Now, Packet, Replica, Request, Step};
@@ -64,7 +64,7 @@ enum Event<S: Times> {
     Reply { client: usize, reply: ReplyBuf },
     Begin { client: usize },
     Ask { client: usize },
-    Look,
+    KeysetRead,
 }
 
 struct Machine<S: Times> {
@@ -81,7 +81,7 @@ struct Machine<S: Times> {
 /// A client under way.
 struct Client {
     machine: usize,
-    planned: Planned,
+    planned: PlannedStep,
     /// How many requests of the transaction, or commands, have been sent.
     sent: u16,
     began: u64,
@@ -157,7 +157,7 @@ impl<'s, S: Times> World<'s, S> {
                 });
             }
             for _ in 0..setup.clients {
-                let planned = Planned { kind: "", reads: Vec::new(), writes: Vec::new() };
+                let planned = PlannedStep { kind: "", reads: Vec::new(), writes: Vec::new() };
                 let random = random.fork();
                 world.clients.push(Client { machine, planned, sent: 0, began: 0, random });
             }
@@ -317,9 +317,9 @@ impl<'s, S: Times> World<'s, S> {
             Event::Begin { client } => self.begin(client),
             Event::Ask { client } => self.ask(client),
             Event::Reply { client, reply } => self.on_reply(client, &reply),
-            Event::Look => {
+            Event::KeysetRead => {
                 self.look();
-                self.agenda.schedule(self.now + LOOK_EVERY, Event::Look);
+                self.agenda.schedule(self.now + LOOK_EVERY, Event::KeysetRead);
             }
         }
     }
@@ -341,7 +341,7 @@ impl<'s, S: Times> World<'s, S> {
     fn under_way(&mut self, client: usize) -> Event<S> {
         let asking = &mut self.clients[client];
         asking.planned = self.keys.draw(self.machines[asking.machine].region, &mut asking.random);
-        let Planned { reads, writes, .. } = &asking.planned;
+        let PlannedStep { reads, writes, .. } = &asking.planned;
         let commands = match self.setup.load {
             Load::ReadOnly(_) => 2,
             Load::Gets(_) | Load::Transactions(_) => (reads.len() + writes.len()) as u16,
@@ -495,7 +495,7 @@ impl<'s, S: Times> World<'s, S> {
         let end = warm + self.setup.measured * MILLI;
         self.tally.measure(warm, end);
         if !is_commands {
-            self.agenda.schedule(warm, Event::Look);
+            self.agenda.schedule(warm, Event::KeysetRead);
         }
         self.run_until(warm);
         let before = self.waits();

@@ -30,7 +30,7 @@ fn same_objects() -> Error {
     Error::err("source and destination objects are the same")
 }
 
-/// What COPY was asked for beside the keys.
+/// The options of COPY.
 #[derive(Debug, Default)]
 struct CopyOptions {
     replace: bool,

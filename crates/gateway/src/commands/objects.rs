@@ -83,8 +83,8 @@ fn deadline(call: &Call<'_>, absolute: bool) -> Result<u64, Error> {
     at.ok_or_else(invalid)
 }
 
-/// What RESTORE was asked for beside key and value. How long the key was idle, or how often it was used, is
-/// checked and forgotten.
+/// The options of RESTORE, without key and value. How long the key was idle, or how often it was used, is checked and
+/// forgotten.
 #[derive(Debug, Default)]
 struct RestoreOptions {
     replace: bool,

@@ -5,7 +5,7 @@ use crate::flow::Flow;
 use crate::plan::Call;
 use crate::table::flag::{FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
 use crate::table::{Command, Handler, Handler::Flow as Steer, Handler::Local};
-use protocol::ContextAsk;
+use protocol::ContextRequest;
 use std::time::Duration;
 use types::Error;
 
@@ -42,15 +42,15 @@ static SESSION: &[Command] = &[
 ///
 /// # Errors
 /// The command is not well formed.
-pub(crate) fn ask<'a>(call: &Call<'a>) -> Result<ContextAsk<'a>, Error> {
+pub(crate) fn ask<'a>(call: &Call<'a>) -> Result<ContextRequest<'a>, Error> {
     match call.command.name {
-        "context|new" => Ok(ContextAsk::New),
-        "context|use" => Ok(ContextAsk::Use { context: call.count(2)? }),
-        "context|drop" => Ok(ContextAsk::Drop { context: call.count(2)? }),
-        "context|token" => Ok(ContextAsk::Token),
-        "context|restore" => Ok(ContextAsk::Restore { token: call.bytes(2), timeout: timeout(call)? }),
-        _ if call.is(2, "CONNECTION") => Ok(ContextAsk::Scope { private: true }),
-        _ if call.is(2, "PROCESS") => Ok(ContextAsk::Scope { private: false }),
+        "context|new" => Ok(ContextRequest::New),
+        "context|use" => Ok(ContextRequest::Use { context: call.count(2)? }),
+        "context|drop" => Ok(ContextRequest::Drop { context: call.count(2)? }),
+        "context|token" => Ok(ContextRequest::Token),
+        "context|restore" => Ok(ContextRequest::Restore { token: call.bytes(2), timeout: timeout(call)? }),
+        _ if call.is(2, "CONNECTION") => Ok(ContextRequest::Scope { private: true }),
+        _ if call.is(2, "PROCESS") => Ok(ContextRequest::Scope { private: false }),
         _ => Err(Error::err("SESSION SCOPE is connection or process")),
     }
 }

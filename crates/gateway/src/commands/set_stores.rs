@@ -20,7 +20,7 @@ struct Move {
     turn: Turn,
 }
 
-/// What is asked next, or was asked last.
+/// The step that comes next, or that waits for its reply.
 #[derive(Debug)]
 enum Turn {
     /// Whether the sets have the member.

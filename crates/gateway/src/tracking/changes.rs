@@ -1,4 +1,4 @@
-//! What connections write is told to those who have read it, when it has been answered.
+//! The gateway reports writes to the readers of the keys, once the write has its reply.
 //!
 //! Whatever the answer is: a write that failed, or whose outcome nobody knows, is told as well, and so is a transaction that
 //! was given up, as what its own session has read in it was never there. To be told in vain costs a read.
@@ -118,7 +118,7 @@ impl Gateway {
         }
     }
 
-    /// The client is gone: what it has asked for may happen yet, and is told when that is known.
+    /// The client is gone: its request may still take effect, and the gateway reports the change when that is known.
     pub(crate) fn leave_changes(&mut self, connection: &mut Connection, host: &mut dyn Host) {
         // Whoever is tracked next may read what was before.
         let touched = connection.take_touched(true);
@@ -214,7 +214,7 @@ impl Gateway {
         }
     }
 
-    /// A key has changed: who has read it is told. Who is not told stays in the table.
+    /// A key has changed: the gateway notifies its readers. Who is not told stays in the table.
     fn key_changed(
         &mut self,
         (keyspace, key): (KeyspaceId, &[u8]),

@@ -42,7 +42,7 @@ pub(crate) struct Tracking {
     pub(crate) caching: bool,
     /// It was given for the present command.
     pub(crate) given: bool,
-    /// The client that is to be told instead is gone.
+    /// The client that notifications are redirected to is gone.
     pub(crate) is_broken: bool,
     /// With `broadcast`; in order.
     pub(crate) prefixes: BTreeSet<Box<[u8]>>,

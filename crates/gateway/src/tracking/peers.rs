@@ -20,14 +20,14 @@ use super::Pushed;
 use crate::gateway::Gateway;
 use crate::host::Host;
 use crate::news::{Audience, Changes, News, SeenContext};
-use protocol::{ContextAsk, Request};
+use protocol::{ContextRequest, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Instant, KeyspaceId, ProcessId, Reply, RequestId};
 
 /// How often a gateway with tracked clients asks to be told.
 const BEAT: Duration = Duration::from_millis(250);
-/// For how long who was asked tells.
+/// For how long a gateway reports after a request.
 const PROMISE: Duration = Duration::from_secs(3);
 /// A process that has said nothing for so long may tell nothing.
 const SILENCE: Duration = Duration::from_millis(1500);
@@ -49,7 +49,7 @@ pub(crate) struct Peers {
     next_blind: Instant,
     /// Changes that wait for what their process has seen, by the number of that reply.
     asked: BTreeMap<u64, Changes>,
-    /// What was told and may not be visible here, by who has told it.
+    /// Reported changes that may not be visible here, by sender.
     hidden: BTreeMap<(ProcessId, KeyspaceId), Hidden>,
 }
 
@@ -80,7 +80,7 @@ impl Gateway {
         let session = self.own_session(host);
         self.next_request += 1;
         let id = RequestId(self.next_request);
-        let request = Request::Context { session, ask: ContextAsk::Token };
+        let request = Request::Context { session, ask: ContextRequest::Token };
         host.submit(changes.keyspace, &mut vec![(id, request)], &mut self.mailbox);
         self.peers.asked.insert(id.0, changes.clone());
         if self.mailbox.has(id.0) {
@@ -103,10 +103,10 @@ impl Gateway {
                 Some(Reply::Bulk(token)) => {
                     changes.context = Some(SeenContext { keyspace, token: token.into() });
                 }
-                Some(Reply::Error(error)) if error.message == ContextAsk::refusal().message => {
+                Some(Reply::Error(error)) if error.message == ContextRequest::refusal().message => {
                     self.without_contexts.insert(keyspace);
                 }
-                // Nobody knows when others see it: they miss a number, and ask again.
+                // It is unknown when others see it: they notice a gap in the numbers, and ask again.
                 _ => {
                     self.peers.number += 1;
                     return true;
@@ -177,7 +177,8 @@ impl Gateway {
     pub(crate) fn hear_tracks(&mut self, from: ProcessId, missed: &[ProcessId], host: &mut dyn Host) {
         let now = host.now();
         if now.instant > self.peers.promised_until {
-            // What changed meanwhile was told to nobody. The first number is one that no earlier life of the process had.
+            // Changes in between were reported to no gateway. The first number is one that no earlier life of the
+            // process had.
             self.peers.number = (self.peers.number + 1).max(now.wall.0);
         }
         self.peers.promised_until = now.instant + PROMISE;
@@ -233,7 +234,7 @@ impl Gateway {
         (!self.table.is_empty() && self.has_peers).then_some(self.peers.next_beat)
     }
 
-    /// Asks others to tell what changes, and looks who does not.
+    /// Asks other gateways to report changes, and notes those that do not.
     pub(crate) fn beat(&mut self, host: &mut dyn Host) {
         if self.table.is_empty() {
             // Whoever is tracked next has missed everything.
@@ -283,7 +284,7 @@ impl Gateway {
         for hidden in self.peers.hidden.values_mut().filter(|hidden| hidden.asked.is_none()) {
             self.next_request += 1;
             let id = RequestId(self.next_request);
-            let ask = ContextAsk::Restore { token: &hidden.context.token, timeout: BLIND_EVERY };
+            let ask = ContextRequest::Restore { token: &hidden.context.token, timeout: BLIND_EVERY };
             let mut requests = vec![(id, Request::Context { session, ask })];
             host.submit(hidden.context.keyspace, &mut requests, &mut self.mailbox);
             hidden.asked = Some(id.0);

@@ -114,7 +114,7 @@ impl Gateway {
 
     /// A session of this gateway that no client has.
     pub(crate) fn own_session(&self, host: &dyn Host) -> SessionId {
-        crate::due::session(self.config.worker, host.process())
+        crate::pending_deliveries::session(self.config.worker, host.process())
     }
 
     fn set_deadline(&mut self, keyspace: KeyspaceId, key: &[u8], reply: &ReplyBuf, now: Now) {

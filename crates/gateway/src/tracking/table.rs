@@ -7,7 +7,7 @@ use types::KeyspaceId;
 
 type Key = (KeyspaceId, Box<[u8]>);
 
-/// With no more clients than these, nobody looks for those that are gone.
+/// With no more clients than these, the table does not look for those that are gone.
 const FEW_CLIENTS: usize = 8;
 
 /// See the module. A client that is gone stays in the entry of a key until that goes, or others read it and half of the
@@ -18,7 +18,7 @@ pub(crate) struct Table {
     items: usize,
     /// All tracked connections.
     clients: BTreeSet<ConnectionId>,
-    /// Those that are told of prefixes, with their prefixes.
+    /// The clients that track prefixes, with their prefixes.
     broadcast: BTreeMap<ConnectionId, BTreeSet<Box<[u8]>>>,
     /// When keys expire, in milliseconds since 1970.
     deadlines: BTreeSet<(u64, Key)>,
@@ -73,7 +73,7 @@ impl Table {
         !self.keys.is_empty()
     }
 
-    /// Those that are told of all keys with a prefix.
+    /// The clients that track all keys with a prefix.
     pub(crate) fn broadcast(&self) -> Vec<ConnectionId> {
         self.broadcast.keys().copied().collect()
     }
@@ -99,7 +99,7 @@ impl Table {
         self.keys.contains_key(&(keyspace, key.into()))
     }
 
-    /// A key has changed: it goes, and who has read it is to be told. `keeps` is a connection that stays.
+    /// A key has changed: it leaves the table, and its readers are to be notified. `keeps` is a connection that stays.
     pub(crate) fn forget(
         &mut self,
         keyspace: KeyspaceId,

@@ -5,7 +5,7 @@
 //!   key | last stamp | flags | told | state below | n | n effects that the state below holds | further effects
 //! ```
 
-use super::{Coded, Entry, History, SightOf, effect_of};
+use super::{Coded, DependencyVectorOf, Entry, History, effect_of};
 use crate::Keyed;
 use crate::store::Stamp;
 use datatypes::merge::Trace;
@@ -32,7 +32,7 @@ struct Head<'p, S> {
     /// The binary form of `last`: others are told by how they differ from it.
     like: &'p [u8],
     flags: u8,
-    told: Option<S>,
+    reported: Option<S>,
     below: Cell,
     /// How many effects the state below holds.
     kept: u64,
@@ -73,11 +73,11 @@ impl Packed {
     /// The history, and the newest state.
     pub(crate) fn unpack<S: Stamp>(
         &self,
-        sight: Option<SightOf<S>>,
+        dependencies: Option<DependencyVectorOf<S>>,
         few: usize,
-        tells_losses: bool,
+        reports_losses: bool,
     ) -> (History<S>, Cell) {
-        let mut history = History::new(sight, few, tells_losses);
+        let mut history = History::new(dependencies, few, reports_losses);
         let Some(head) = self.head::<S>() else { return (history, Cell::default()) };
         let (mut input, mut cell) = (head.effects.clone(), head.below.clone());
         let mut count = 0;
@@ -97,7 +97,7 @@ impl Packed {
             count += 1;
         }
         history.apply_from(head.kept as usize, &mut cell);
-        history.told = head.told;
+        history.reported = head.reported;
         history.find_contest();
         (history, cell)
     }
@@ -120,12 +120,12 @@ impl<'p, S: Stamp> Head<'p, S> {
         let like = input.bytes()?;
         let last = S::decode(&mut Reader::new(like))?;
         let flags = input.byte()?;
-        let told = match bool::decode(&mut input)? {
+        let reported = match bool::decode(&mut input)? {
             true => Some(read_stamp(&mut input, like)?),
             false => None,
         };
         let (below, kept) = (Cell::decode(&mut input)?, input.varint()?);
-        Ok(Head { last, like, flags, told, below, kept, effects: input })
+        Ok(Head { last, like, flags, reported, below, kept, effects: input })
     }
 }
 
@@ -194,8 +194,8 @@ impl<S: Stamp> History<S> {
         put_bytes(&mut out, key);
         put_bytes(&mut out, &like);
         out.push(if is_plain { IS_PLAIN } else { 0 } | if self.whole { IS_WHOLE } else { 0 });
-        self.told.is_some().encode(&mut out);
-        self.told.iter().for_each(|told| put_stamp(&mut out, told, &like));
+        self.reported.is_some().encode(&mut out);
+        self.reported.iter().for_each(|reported| put_stamp(&mut out, reported, &like));
         cell.encode(&mut out);
         let kept = self.held;
         put_varint(&mut out, kept as u64);

@@ -1,6 +1,6 @@
 //! Doing a run of effects of which some have not observed all before them.
 
-use super::{History, Sight, SightOf, effect_of};
+use super::{DependencyVector, DependencyVectorOf, History, effect_of};
 use crate::store::Stamp;
 use datatypes::merge::{Origin, Performed, Replay, perform_plainly, stands_alone};
 use datatypes::{Cell, Effect};
@@ -10,16 +10,16 @@ use std::borrow::Cow;
 #[derive(Clone, Copy)]
 pub(super) struct Seen<S> {
     pub(super) stamp: S,
-    pub(super) sight: Sight<S>,
+    pub(super) dependencies: DependencyVector<S>,
 }
 
 impl<S: Stamp> Origin for Seen<S> {
     fn group(&self) -> u16 {
-        self.sight.group
+        self.dependencies.group
     }
 
     fn observed(&self, earlier: &Self) -> bool {
-        self.sight.shows(earlier.sight.group, &earlier.stamp)
+        self.dependencies.shows(earlier.dependencies.group, &earlier.stamp)
     }
 }
 
@@ -35,8 +35,8 @@ impl<S: Stamp> Latest<S> {
     }
 
     /// True if who observed so much did not observe all.
-    fn hides_some(&self, sight: Sight<S>) -> bool {
-        self.0.iter().any(|(group, latest)| !sight.shows(*group, latest))
+    fn hides_some(&self, dependencies: DependencyVector<S>) -> bool {
+        self.0.iter().any(|(group, latest)| !dependencies.shows(*group, latest))
     }
 }
 
@@ -45,7 +45,7 @@ impl<S: Stamp> History<S> {
     /// the place make. Returns what each changed, and how many steps it took.
     pub(super) fn replay<'e>(
         &'e self,
-        sight: SightOf<S>,
+        dependencies: DependencyVectorOf<S>,
         from: usize,
         cell: &mut Cell,
         shown: &impl Fn(&S) -> bool,
@@ -60,33 +60,33 @@ impl<S: Stamp> History<S> {
         }
         let mut latest = Latest(Vec::new());
         let mut begin = from;
-        if run.iter().any(|(stamp, _)| self.may_hide_some(sight(stamp))) {
+        if run.iter().any(|(stamp, _)| self.may_hide_some(dependencies(stamp))) {
             // What all of the run observed is to them like what is forgotten; but where types meet it may come forth.
             begin = match self.mixes_types || cell.kind().is_some_and(|kind| Some(kind) != self.kind) {
                 true => 0,
-                false => self.needed_by(from, from, run.iter().map(|(stamp, _)| sight(stamp))),
+                false => self.needed_by(from, from, run.iter().map(|(stamp, _)| dependencies(stamp))),
             };
             for entry in self.entries.range(begin..from) {
-                latest.note(sight(&entry.stamp).group, entry.stamp);
+                latest.note(dependencies(&entry.stamp).group, entry.stamp);
             }
         }
         let mut replay: Option<Replay<'e, Seen<S>>> = None;
         for (stamp, effect) in &run {
-            let seen = Seen { stamp: *stamp, sight: sight(stamp) };
-            let alone = stands_alone(cell, effect) || !latest.hides_some(seen.sight);
+            let seen = Seen { stamp: *stamp, dependencies: dependencies(stamp) };
+            let alone = stands_alone(cell, effect) || !latest.hides_some(seen.dependencies);
             let done = match &mut replay {
                 Some(replay) => replay.perform(cell, seen, effect.clone()),
                 None if alone => perform_plainly(cell, effect),
                 None => {
-                    let replay = replay.insert(self.replayed(sight, begin, from));
+                    let replay = replay.insert(self.replayed(dependencies, begin, from));
                     for ((stamp, effect), done) in run.iter().zip(&performed) {
-                        let seen = Seen { stamp: *stamp, sight: sight(stamp) };
+                        let seen = Seen { stamp: *stamp, dependencies: dependencies(stamp) };
                         replay.pass(seen, effect.clone(), done.trace.clone().map(Cow::Owned));
                     }
                     replay.perform(cell, seen, effect.clone())
                 }
             };
-            latest.note(seen.sight.group, *stamp);
+            latest.note(seen.dependencies.group, *stamp);
             performed.push(done);
         }
         let steps = (from - begin + run.len()) as u64 + replay.map_or(0, |replay| replay.steps());
@@ -94,10 +94,10 @@ impl<S: Stamp> History<S> {
     }
 
     /// The effects from one place up to another, as ones that the state holds.
-    fn replayed(&self, sight: SightOf<S>, from: usize, to: usize) -> Replay<'_, Seen<S>> {
+    fn replayed(&self, dependencies: DependencyVectorOf<S>, from: usize, to: usize) -> Replay<'_, Seen<S>> {
         let mut replay = Replay::default();
         for entry in self.entries.range(from..to) {
-            let seen = Seen { stamp: entry.stamp, sight: sight(&entry.stamp) };
+            let seen = Seen { stamp: entry.stamp, dependencies: dependencies(&entry.stamp) };
             replay.pass(seen, effect_of(entry), entry.trace.as_deref().map(Cow::Borrowed));
         }
         replay

@@ -13,7 +13,7 @@ impl<S: Stamp> Store<S> {
         let deadlines = self.deadlines.iter().chain(&self.ends);
         let deadlines: usize = deadlines.map(|(_, key)| key.heap_bytes()).sum();
         assert_eq!(self.memory, records + histories + deadlines, "memory");
-        assert_eq!(self.kept, histories, "memory of histories");
+        assert_eq!(self.history_bytes, histories, "memory of histories");
         self.packing.assert_consistent();
         for packed in self.packing.table().iter() {
             let hash = self.hash(packed.key());
@@ -32,8 +32,8 @@ impl<S: Stamp> Store<S> {
                 tombstones += 1;
                 buried += record.memory();
                 let hash = self.hash(&record.key);
-                let kept = self.histories.get(hash, &record.key);
-                assert!(kept.is_some(), "the absent record of {:?} has a history", record.key);
+                let key_history = self.histories.get(hash, &record.key);
+                assert!(key_history.is_some(), "the absent record of {:?} has a history", record.key);
             }
             dated += usize::from(record.cell.expires_at != 0);
             let end = record.cell.end();
@@ -57,19 +57,28 @@ impl<S: Stamp> Store<S> {
     fn assert_histories(&self) {
         let due: BTreeSet<_> = self.due.iter().copied().collect();
         let released: BTreeSet<_> = self.released.iter().map(|(_, hash)| *hash).collect();
-        for kept in self.histories.iter() {
-            let key = &kept.key;
-            kept.history.assert_consistent();
-            let queued = kept.queued.map(|at| (at, kept.hash));
+        for key_history in self.histories.iter() {
+            let key = &key_history.key;
+            key_history.history.assert_consistent();
+            let queued = key_history.queued.map(|at| (at, key_history.hash));
             let stands = queued.is_some_and(|queued| self.waiting.iter().any(|waiting| *waiting == queued));
-            assert!(stands || !kept.history.waits(), "{key:?}, some of which waits, is in the queue");
-            assert!(self.table.get(kept.hash, key).is_some(), "{key:?}, which has a history, has a record");
-            let last = kept.history.last();
-            assert!(last.is_some_and(|last| kept.due <= last), "the history of {key:?} is folded in time");
-            if kept.era == self.era {
-                assert!(due.contains(&(kept.due, kept.hash)), "the history of {key:?} is due once");
+            assert!(stands || !key_history.history.waits(), "{key:?}, some of which waits, is in the queue");
+            assert!(
+                self.table.get(key_history.hash, key).is_some(),
+                "{key:?}, which has a history, has a record"
+            );
+            let last = key_history.history.last();
+            assert!(
+                last.is_some_and(|last| key_history.due <= last),
+                "the history of {key:?} is folded in time"
+            );
+            if key_history.era == self.era {
+                assert!(
+                    due.contains(&(key_history.due, key_history.hash)),
+                    "the history of {key:?} is due once"
+                );
             } else {
-                assert!(released.contains(&kept.hash), "the released history of {key:?} is due");
+                assert!(released.contains(&key_history.hash), "the released history of {key:?} is due");
             }
         }
     }

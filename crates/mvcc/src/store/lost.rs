@@ -3,7 +3,7 @@
 use super::snapshots::KeyHistory;
 use super::{Stamp, Store};
 use crate::CompactKey;
-use crate::history::{Folded, History, SightOf};
+use crate::history::{DependencyVectorOf, Folded, History};
 use crate::losses::{LossOptions, Losses, LostWrite};
 use datatypes::{Effect, key};
 use types::KeyHash;
@@ -13,7 +13,7 @@ const PLACE_SHIFT: u32 = 18;
 
 impl<S: Stamp> Store<S> {
     /// From now on the writes that concurrent ones cost others are listed (Corrections 75). Only for a store that merges
-    /// ([`Store::merge_by`]). A loss is listed for good once every effect that is yet to come has observed all that
+    /// ([`Store::merge_by_dependencies`]). A loss is listed for good once every effect that is yet to come has observed all that
     /// matters to it; then it is the same in every replica.
     pub fn list_losses_by(&mut self, options: LossOptions<S>) {
         self.losses = Some(Losses::new(options));
@@ -35,22 +35,22 @@ impl<S: Stamp> Store<S> {
     }
 
     /// The same with those that an effect settles which may still be taken back: what a checkpoint holds.
-    pub fn kept_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
-        let kept = self.losses.iter().flat_map(move |losses| losses.all_after(number));
+    pub fn retained_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
+        let key_history = self.losses.iter().flat_map(move |losses| losses.all_after(number));
         // What replaced one, or settled it, and is in the state, may be told to nobody any more.
         let replaced = |loss: &LostWrite<S>| self.is_replaced(loss, &|stamp| Some(*stamp) <= self.horizon);
         let settled = |loss: &LostWrite<S>| {
             self.losses.as_ref().is_some_and(|losses| losses.is_settled(loss, self.horizon))
         };
-        kept.filter(move |(_, loss)| !replaced(loss) && !settled(loss))
+        key_history.filter(move |(_, loss)| !replaced(loss) && !settled(loss))
     }
 
-    /// True if losses last until the key is replaced, and a visible effect that is kept has replaced what this one lost.
+    /// True if losses last until the key is replaced, and a visible retained effect has replaced what this one lost.
     fn is_replaced(&self, loss: &LostWrite<S>, visible: &dyn Fn(&S) -> bool) -> bool {
         let lasts = self.losses.as_ref().is_some_and(Losses::last_until_replaced);
         let resets = |history: &History<S>| history.resets(usize::MAX, visible);
         let resets = lasts.then(|| self.with_history(self.hash(&loss.key), &loss.key, resets)).flatten();
-        resets.is_some_and(|resets| replaces(&resets, self.sight)(&loss.stamp))
+        resets.is_some_and(|resets| replaces(&resets, self.dependencies)(&loss.stamp))
     }
 
     /// The writes of a key that are lost, as far as the visible effects tell, in the order of their stamps; where losses last
@@ -113,7 +113,7 @@ impl<S: Stamp> Store<S> {
         found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));
         if losses.last_until_replaced() && !found.is_empty() {
             let resets = history.resets(history.len(), visible);
-            let is_replaced = replaces(&resets, self.sight);
+            let is_replaced = replaces(&resets, self.dependencies);
             found.retain(|loss| !is_replaced(&loss.stamp));
         }
         found
@@ -156,17 +156,22 @@ impl<S: Stamp> Store<S> {
 }
 
 /// Whether one of these, which replaced or removed a key, observed an effect on it.
-fn replaces<S: Stamp>(resets: &[S], sight: Option<SightOf<S>>) -> impl Fn(&S) -> bool {
+fn replaces<S: Stamp>(resets: &[S], dependencies: Option<DependencyVectorOf<S>>) -> impl Fn(&S) -> bool {
     move |earlier| {
-        let observed = |reset: &S, sight: SightOf<S>| sight(reset).shows(sight(earlier).group, earlier);
-        sight.is_some_and(|sight| resets.iter().any(|reset| reset > earlier && observed(reset, sight)))
+        let observed = |reset: &S, dependencies: DependencyVectorOf<S>| {
+            dependencies(reset).shows(dependencies(earlier).group, earlier)
+        };
+        dependencies.is_some_and(|dependencies| {
+            resets.iter().any(|reset| reset > earlier && observed(reset, dependencies))
+        })
     }
 }
 
 /// Whether it matters to what is listed of a key which of its effects replaced it.
-pub(super) fn wants_resets<S: Stamp>(losses: Option<&Losses<S>>, kept: &KeyHistory<S>) -> bool {
+pub(super) fn wants_resets<S: Stamp>(losses: Option<&Losses<S>>, key_history: &KeyHistory<S>) -> bool {
     losses.is_some_and(|losses| {
-        losses.last_until_replaced() && (kept.history.is_contested() || losses.has_of_key(&kept.key))
+        losses.last_until_replaced()
+            && (key_history.history.is_contested() || losses.has_of_key(&key_history.key))
     })
 }
 
@@ -175,10 +180,10 @@ pub(super) fn list_folded<S: Stamp>(
     losses: &mut Losses<S>,
     key: &[u8],
     folded: Folded<S>,
-    sight: Option<SightOf<S>>,
+    dependencies: Option<DependencyVectorOf<S>>,
 ) {
     losses.list(key, folded.losses, &folded.settled);
     if !folded.resets.is_empty() {
-        losses.end(key, replaces(&folded.resets, sight));
+        losses.end(key, replaces(&folded.resets, dependencies));
     }
 }

@@ -4,7 +4,7 @@
 //! both *packed*, in about a hundred bytes beside the effects, until somebody changes the key or everybody has observed the effects.
 //! Reads unpack a copy. So nothing but the memory in use tells packed keys from others.
 
-use super::agenda::Entry;
+use super::fold_queue::Entry;
 use super::snapshots::KeyHistory;
 use super::{Counted, Record, Stamp, Store};
 use crate::history::{History, Packed};
@@ -131,7 +131,9 @@ impl<S: Stamp> Store<S> {
         if self.packing.fresh >= THINNED_EVERY {
             self.packing.fresh = 0;
             let histories = &self.histories;
-            let stands = |due: S, hash| histories.find(hash, |kept| kept.hash == hash && kept.due == due);
+            let stands = |due: S, hash| {
+                histories.find(hash, |key_history| key_history.hash == hash && key_history.due == due)
+            };
             self.due.thin(|(due, hash)| stands(*due, *hash).is_some());
         }
     }
@@ -155,20 +157,23 @@ impl<S: Stamp> Store<S> {
         if self.find_packable(hash, key).is_none() {
             return;
         }
-        let (Some(kept), Some(record)) = (self.histories.remove(hash, key), self.take_record(hash, key))
+        let (Some(key_history), Some(record)) =
+            (self.histories.remove(hash, key), self.take_record(hash, key))
         else {
             return;
         };
-        self.memory -= kept.heap_bytes();
-        self.kept -= kept.heap_bytes();
-        let Some(last) = kept.history.last() else { return };
-        let packed = kept.history.pack(key, record.cell);
+        self.memory -= key_history.heap_bytes();
+        self.history_bytes -= key_history.heap_bytes();
+        let Some(last) = key_history.history.last() else { return };
+        let packed = key_history.history.pack(key, record.cell);
         self.packing.insert(hash, last, packed);
     }
 
     fn find_packable(&self, hash: KeyHash, key: &[u8]) -> Option<&KeyHistory<S>> {
-        let is_small = |kept: &&KeyHistory<S>| {
-            kept.history.len() <= MOST_EFFECTS && kept.heap_bytes() <= MOST_BYTES && !kept.history.waits()
+        let is_small = |key_history: &&KeyHistory<S>| {
+            key_history.history.len() <= MOST_EFFECTS
+                && key_history.heap_bytes() <= MOST_BYTES
+                && !key_history.history.waits()
         };
         self.find_history(hash, key).filter(is_small)
     }
@@ -205,11 +210,11 @@ impl<S: Stamp> Store<S> {
         self.redate(key, Counted::of(&Cell::ABSENT), counted);
         self.table.insert_absent(hash, Box::new(record));
         let key = CompactKey::new(key);
-        let kept = KeyHistory { key, hash, due: last, era: self.era, queued: None, history };
-        let heap_bytes = heap_bytes + kept.key.heap_bytes();
+        let key_history = KeyHistory { key, hash, due: last, era: self.era, queued: None, history };
+        let heap_bytes = heap_bytes + key_history.key.heap_bytes();
         self.memory += heap_bytes;
-        self.kept += heap_bytes;
-        self.histories.insert_absent(hash, Box::new(kept));
+        self.history_bytes += heap_bytes;
+        self.histories.insert_absent(hash, Box::new(key_history));
         self.due.push((last, hash));
         self.packing.note_dying(last, hash);
     }
@@ -222,7 +227,7 @@ impl<S: Stamp> Store<S> {
     /// A copy of the history and the newest state of a key that is packed.
     pub(super) fn unpacked(&self, hash: KeyHash, key: &[u8]) -> Option<(History<S>, Cell)> {
         let packed = self.find_packed(hash, key)?;
-        let (mut history, cell) = packed.unpack(self.sight, self.few, self.losses.is_some());
+        let (mut history, cell) = packed.unpack(self.dependencies, self.few, self.losses.is_some());
         history.mutants = self.mutants;
         Some((history, cell))
     }
@@ -236,7 +241,7 @@ impl<S: Stamp> Store<S> {
     ) -> Option<R> {
         match self.unpacked(hash, key) {
             Some((history, _)) => Some(read(&history)),
-            None => self.find_history(hash, key).map(|kept| read(&kept.history)),
+            None => self.find_history(hash, key).map(|key_history| read(&key_history.history)),
         }
     }
 
@@ -256,7 +261,7 @@ impl<S: Stamp> Store<S> {
             return;
         }
         self.unpack(hash, &key);
-        if let Some(due) = self.find_history(hash, &key).map(|kept| kept.due) {
+        if let Some(due) = self.find_history(hash, &key).map(|key_history| key_history.due) {
             self.fold(due, hash);
         }
     }

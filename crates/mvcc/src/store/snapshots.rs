@@ -1,9 +1,9 @@
 //! The part of the store that knows time: effects in stamp order, reads of any snapshot, the horizon.
 
-use super::agenda::Agenda;
+use super::fold_queue::FoldQueue;
 use super::lost::{list_folded, wants_resets};
 use super::{Counted, Record, Stamp, Store};
-use crate::history::{Bounds, Coded, FEW, History, Packed, SightOf};
+use crate::history::{Bounds, Coded, DependencyVectorOf, FEW, History, Packed};
 use crate::{CompactKey, Keyed};
 use datatypes::merge::Trace;
 use datatypes::{Cell, Effect, Patch, apply, exchange};
@@ -43,7 +43,7 @@ pub(super) struct KeyHistory<S> {
 impl<S: Stamp> KeyHistory<S> {
     /// Something was done with it: if effects wait, it stands in the queue, no later than at the first of them. Returns how
     /// many steps that was.
-    fn queue(&mut self, waiting: &mut Agenda<Option<S>>, shown: Option<(u16, S)>) -> u64 {
+    fn queue(&mut self, waiting: &mut FoldQueue<Option<S>>, shown: Option<(u16, S)>) -> u64 {
         if self.history.waits() {
             let at = self.history.shown_from(shown);
             if self.queued.is_none_or(|queued| at < queued) {
@@ -91,7 +91,7 @@ impl<S: Stamp> Store<S> {
         debug_assert!(horizon.is_some() || self.packing.is_empty(), "a store that merges goes on retaining");
         if horizon.is_none() && self.horizon.is_some() {
             self.era += 1;
-            let mut due = std::mem::replace(&mut self.due, Agenda::new()).into_vec();
+            let mut due = std::mem::replace(&mut self.due, FoldQueue::new()).into_vec();
             if due.len() > self.released.len() {
                 std::mem::swap(&mut due, &mut self.released);
             }
@@ -133,8 +133,8 @@ impl<S: Stamp> Store<S> {
         let [place, history, effects] = HINTS.map(|others| self.due.ahead(others));
         place.into_iter().for_each(|(_, hash)| self.histories.prefetch_bucket(hash));
         history.into_iter().for_each(|(_, hash)| self.histories.prefetch_record(hash));
-        let kept = effects.and_then(|(_, hash)| self.histories.candidate(hash));
-        kept.into_iter().for_each(|kept| kept.history.prefetch_first());
+        let key_history = effects.and_then(|(_, hash)| self.histories.candidate(hash));
+        key_history.into_iter().for_each(|key_history| key_history.history.prefetch_first());
     }
 
     fn is_due(&self) -> bool {
@@ -143,16 +143,16 @@ impl<S: Stamp> Store<S> {
 
     /// What is at or below is part of every snapshot, and observed by all that is yet to come.
     fn settled(&self) -> Option<S> {
-        match self.sight {
+        match self.dependencies {
             None => self.horizon,
-            Some(_) => self.horizon.map(|horizon| horizon.min(self.watershed)),
+            Some(_) => self.horizon.map(|horizon| horizon.min(self.stability_frontier)),
         }
     }
 
-    /// From now on an effect resets only what it observed (Corrections 75); `sight` tells what that is. Only for a store
+    /// From now on an effect resets only what it observed (Corrections 75); `dependencies` tells what that is. Only for a store
     /// that retains effects from its beginning on: without a horizon nothing tells who did what.
-    pub fn merge_by(&mut self, sight: SightOf<S>) {
-        self.sight = Some(sight);
+    pub fn merge_by_dependencies(&mut self, dependencies: DependencyVectorOf<S>) {
+        self.dependencies = Some(dependencies);
     }
 
     /// In a store that merges, an effect that arrives below more than so many waits until somebody looks. By default 32.
@@ -167,11 +167,11 @@ impl<S: Stamp> Store<S> {
         self.shown = Some((group, upto));
     }
 
-    /// Every effect that is yet to come has observed what is at or below. It only rises. What is above is kept for
-    /// merging beyond the horizon.
-    pub fn set_watershed(&mut self, watershed: S) {
-        if watershed > self.watershed {
-            self.watershed = watershed;
+    /// The causal-stability frontier: every future effect has observed what is at or below. It only rises. What is
+    /// above is kept for merging beyond the horizon.
+    pub fn set_stability_frontier(&mut self, stability_frontier: S) {
+        if stability_frontier > self.stability_frontier {
+            self.stability_frontier = stability_frontier;
             self.fold_some(FOLDED_PER_MOVE);
         }
     }
@@ -194,7 +194,7 @@ impl<S: Stamp> Store<S> {
     /// True if an effect with this stamp is kept of the key.
     pub fn keeps(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
         let mut packed = self.packed_effects(hash, key).into_iter();
-        self.find_history(hash, key).is_some_and(|kept| kept.history.contains(stamp))
+        self.find_history(hash, key).is_some_and(|key_history| key_history.history.contains(stamp))
             || packed.any(|(other, _)| other == stamp)
     }
 
@@ -205,14 +205,16 @@ impl<S: Stamp> Store<S> {
         hash: KeyHash,
         key: &[u8],
     ) -> impl Iterator<Item = (S, Effect<'_>, Option<Cow<'_, Trace>>)> {
-        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        let kept = kept.into_iter().flat_map(|(horizon, kept)| kept.history.context(horizon, self.watershed));
-        let kept = kept.map(|(stamp, effect, trace)| (stamp, effect, trace.map(Cow::Borrowed)));
+        let key_history = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        let key_history = key_history
+            .into_iter()
+            .flat_map(|(horizon, key_history)| key_history.history.context(horizon, self.stability_frontier));
+        let key_history = key_history.map(|(stamp, effect, trace)| (stamp, effect, trace.map(Cow::Borrowed)));
         let packed = self.packed_effects(hash, key);
         let traces = (!packed.is_empty()).then(|| self.unpacked(hash, key)).flatten();
         let traces = traces.into_iter().flat_map(|(history, _)| history.into_traces());
         let packed = packed.into_iter().zip(traces).filter(|((stamp, _), _)| Some(*stamp) <= self.horizon);
-        kept.chain(packed.map(|((stamp, effect), trace)| (stamp, effect, trace.map(Cow::Owned))))
+        key_history.chain(packed.map(|((stamp, effect), trace)| (stamp, effect, trace.map(Cow::Owned))))
     }
 
     /// The key's effects in stamp order, if it is packed.
@@ -253,32 +255,36 @@ impl<S: Stamp> Store<S> {
 
     /// Folds one history whose turn has come. Returns how many effects it had.
     pub(super) fn fold(&mut self, stamp: S, hash: KeyHash) -> usize {
-        let (Some(horizon), era, watershed) = (self.horizon, self.era, self.watershed) else { return 0 };
+        let (Some(horizon), era, stability_frontier) = (self.horizon, self.era, self.stability_frontier)
+        else {
+            return 0;
+        };
         let turn =
             |history: &KeyHistory<S>| history.hash == hash && history.due == stamp && history.era == era;
-        let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
-        if kept.history.waits() {
-            let key = kept.key.clone();
-            self.change_kept(hash, &key, |history, cell| history.bring_to_fold(cell, horizon));
+        let Some(key_history) = self.histories.find_mut(hash, turn) else { return 0 };
+        if key_history.history.waits() {
+            let key = key_history.key.clone();
+            self.change_history(hash, &key, |history, cell| history.apply_buffered_to_fold(cell, horizon));
         }
-        let Some(kept) = self.histories.find_mut(hash, turn) else { return 0 };
-        let (before, len) = (kept.heap_bytes(), kept.history.len());
-        let wants_resets = wants_resets(self.losses.as_ref(), kept);
-        let folded = kept.history.fold(&kept.key, horizon, watershed, wants_resets);
-        let after = kept.heap_bytes();
-        (self.memory, self.kept) = (self.memory + after - before, self.kept + after - before);
-        self.steps += kept.history.take_steps();
+        let Some(key_history) = self.histories.find_mut(hash, turn) else { return 0 };
+        let (before, len) = (key_history.heap_bytes(), key_history.history.len());
+        let wants_resets = wants_resets(self.losses.as_ref(), key_history);
+        let folded = key_history.history.fold(&key_history.key, horizon, stability_frontier, wants_resets);
+        let after = key_history.heap_bytes();
+        (self.memory, self.history_bytes) =
+            (self.memory + after - before, self.history_bytes + after - before);
+        self.steps += key_history.history.take_steps();
         if let Some(losses) = &mut self.losses {
-            list_folded(losses, &kept.key, folded, self.sight);
+            list_folded(losses, &key_history.key, folded, self.dependencies);
         }
-        if !kept.history.is_contested() {
-            self.contested.remove(&(hash, kept.key.clone()));
+        if !key_history.history.is_contested() {
+            self.contested.remove(&(hash, key_history.key.clone()));
         }
-        if let Some(last) = kept.history.last() {
-            kept.due = last;
+        if let Some(last) = key_history.history.last() {
+            key_history.due = last;
             self.due.push((last, hash));
         } else {
-            let key = kept.key.clone();
+            let key = key_history.key.clone();
             self.drop_history(hash, &key);
         }
         len
@@ -297,12 +303,12 @@ impl<S: Stamp> Store<S> {
             self.steps += 1;
             // One that was forgotten, or stands earlier in the queue by now, is not found.
             let queued = |history: &KeyHistory<S>| history.hash == hash && history.queued == Some(at);
-            let Some(kept) = self.histories.find_mut(hash, queued) else { continue };
-            kept.queued = None;
-            let (key, shown) = (kept.key.clone(), self.shown);
-            self.change_kept(hash, &key, |history, cell| match shown {
-                Some((group, upto)) => history.bring_shown(cell, group, upto),
-                None => history.bring(cell, None),
+            let Some(key_history) = self.histories.find_mut(hash, queued) else { continue };
+            key_history.queued = None;
+            let (key, shown) = (key_history.key.clone(), self.shown);
+            self.change_history(hash, &key, |history, cell| match shown {
+                Some((group, upto)) => history.apply_buffered_visible(cell, group, upto),
+                None => history.apply_buffered(cell, None),
             });
         }
         self.owed += self.steps.saturating_sub(until);
@@ -317,7 +323,7 @@ impl<S: Stamp> Store<S> {
 
     /// True if the key's newest state is not up to date: some effects wait to be done.
     pub fn waits(&self, hash: KeyHash, key: &[u8]) -> bool {
-        self.find_history(hash, key).is_some_and(|kept| kept.history.waits())
+        self.find_history(hash, key).is_some_and(|key_history| key_history.history.waits())
     }
 
     /// How many steps merging took so far: effects, elements and pieces of lists that were looked at.
@@ -329,7 +335,7 @@ impl<S: Stamp> Store<S> {
     fn drop_history(&mut self, hash: KeyHash, key: &[u8]) {
         let Some(history) = self.histories.remove(hash, key) else { return };
         self.memory -= history.heap_bytes();
-        self.kept -= history.heap_bytes();
+        self.history_bytes -= history.heap_bytes();
         self.contested.remove(&(hash, history.key.clone()));
         if self.table.get(history.hash, &history.key).is_some_and(|record| record.cell.value.is_none()) {
             self.tombstones -= 1;
@@ -343,7 +349,7 @@ impl<S: Stamp> Store<S> {
     pub fn commit(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
         if !self.released.is_empty() || self.is_due() {
             // Long histories of stores that merge are folded when their owner has time.
-            if self.sight.is_none() {
+            if self.dependencies.is_none() {
                 self.fold_some(FOLDED_PER_COMMIT);
             }
             self.forget_released(hash, key);
@@ -352,7 +358,7 @@ impl<S: Stamp> Store<S> {
         match self.horizon {
             None => self.commit_last(hash, key, stamp, effect),
             Some(horizon) if stamp <= horizon => self.commit_below(hash, key, horizon, stamp, effect),
-            Some(_) => self.commit_kept(hash, key, stamp, effect),
+            Some(_) => self.commit_with_history(hash, key, stamp, effect),
         }
     }
 
@@ -366,7 +372,7 @@ impl<S: Stamp> Store<S> {
 
     /// Applies an effect for good, under the effects that are kept.
     fn commit_below(&mut self, hash: KeyHash, key: &[u8], horizon: S, stamp: S, effect: &Effect<'_>) {
-        let due = self.find_history(hash, key).map(|kept| kept.due);
+        let due = self.find_history(hash, key).map(|key_history| key_history.due);
         if let Some(due) = due.filter(|due| *due <= horizon) {
             // What it holds at or below the horizon came first.
             self.fold(due, hash);
@@ -374,21 +380,22 @@ impl<S: Stamp> Store<S> {
         if self.find_history(hash, key).is_none() {
             return self.commit_last(hash, key, stamp, effect);
         }
-        let (watershed, kept) = (self.watershed, self.find_history(hash, key));
-        let wants_resets = kept.is_some_and(|kept| wants_resets(self.losses.as_ref(), kept));
-        let folded = self.change_kept(hash, key, |history, cell| {
-            history.bring_to_fold(cell, horizon);
-            let folded = history.fold(key, horizon, watershed, wants_resets);
+        let (stability_frontier, key_history) = (self.stability_frontier, self.find_history(hash, key));
+        let wants_resets =
+            key_history.is_some_and(|key_history| wants_resets(self.losses.as_ref(), key_history));
+        let folded = self.change_history(hash, key, |history, cell| {
+            history.apply_buffered_to_fold(cell, horizon);
+            let folded = history.fold(key, horizon, stability_frontier, wants_resets);
             history.insert_below(cell, horizon, effect);
             folded
         });
         if let Some((folded, losses)) = folded.zip(self.losses.as_mut()) {
-            list_folded(losses, key, folded, self.sight);
+            list_folded(losses, key, folded, self.dependencies);
         }
     }
 
     /// Applies an effect above the horizon.
-    fn commit_kept(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
+    fn commit_with_history(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>) {
         let mut encoded = std::mem::take(&mut self.scratch);
         encoded.clear();
         effect.encode(&mut encoded);
@@ -418,34 +425,37 @@ impl<S: Stamp> Store<S> {
                 self.table.insert_absent(hash, Box::new(record))
             }
         };
-        let (era, sight, few, tells_losses) = (self.era, self.sight, self.few, self.losses.is_some());
-        let (due, memory, all_kept) = (&mut self.due, &mut self.memory, &mut self.kept);
-        let kept = self.histories.get_or_insert_with(hash, key, || {
+        let (era, dependencies, few, reports_losses) =
+            (self.era, self.dependencies, self.few, self.losses.is_some());
+        let (due, memory, all_history_bytes) = (&mut self.due, &mut self.memory, &mut self.history_bytes);
+        let key_history = self.histories.get_or_insert_with(hash, key, || {
             due.push((stamp, hash));
-            let history = History::new(sight, few, tells_losses);
+            let history = History::new(dependencies, few, reports_losses);
             let key = CompactKey::new(key);
-            let kept = KeyHistory { key, hash, due: stamp, era, queued: None, history };
-            *memory += kept.heap_bytes();
-            *all_kept += kept.heap_bytes();
-            kept
+            let key_history = KeyHistory { key, hash, due: stamp, era, queued: None, history };
+            *memory += key_history.heap_bytes();
+            *all_history_bytes += key_history.heap_bytes();
+            key_history
         });
-        kept.history.mutants = self.mutants;
-        let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
-        let contested = kept.history.is_contested();
-        change(&mut kept.history, &mut record.cell);
-        if kept.history.is_contested() && !contested {
-            self.contested.insert((hash, kept.key.clone()));
+        key_history.history.mutants = self.mutants;
+        let (before, bytes_before) = (Counted::of(&record.cell), key_history.heap_bytes());
+        let contested = key_history.history.is_contested();
+        change(&mut key_history.history, &mut record.cell);
+        if key_history.history.is_contested() && !contested {
+            self.contested.insert((hash, key_history.key.clone()));
         }
-        self.steps += kept.queue(&mut self.waiting, self.shown);
+        self.steps += key_history.queue(&mut self.waiting, self.shown);
         record.stamp = record.stamp.max(stamp);
-        if sight.is_some() && (record.cell.value.is_none() || record.cell.is_expired(self.lapsed_until)) {
+        if dependencies.is_some()
+            && (record.cell.value.is_none() || record.cell.is_expired(self.lapsed_until))
+        {
             self.packing.note_dying(record.stamp, hash);
         }
-        let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
-        self.count_kept(key, before, after, bytes_before, bytes_after);
+        let (after, bytes_after) = (Counted::of(&record.cell), key_history.heap_bytes());
+        self.count_histories(key, before, after, bytes_before, bytes_after);
     }
 
-    fn count_kept(
+    fn count_histories(
         &mut self,
         key: &[u8],
         before: Counted,
@@ -454,7 +464,7 @@ impl<S: Stamp> Store<S> {
         bytes_after: usize,
     ) {
         self.memory = self.memory + bytes_after - bytes_before;
-        self.kept = self.kept + bytes_after - bytes_before;
+        self.history_bytes = self.history_bytes + bytes_after - bytes_before;
         self.count_tombstone(key, before, after);
         self.recount(key, before, after);
     }
@@ -473,22 +483,22 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Lets `change` work on a key's history and newest state, if it has a history.
-    fn change_kept<R>(
+    fn change_history<R>(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         change: impl FnOnce(&mut History<S>, &mut Cell) -> R,
     ) -> Option<R> {
-        let kept = self.histories.get_mut(hash, key)?;
+        let key_history = self.histories.get_mut(hash, key)?;
         let record = self.table.get_mut(hash, key)?;
-        let (before, bytes_before) = (Counted::of(&record.cell), kept.heap_bytes());
-        let answer = change(&mut kept.history, &mut record.cell);
-        self.steps += kept.queue(&mut self.waiting, self.shown);
-        if kept.history.has_sight() && record.cell.value.is_none() {
+        let (before, bytes_before) = (Counted::of(&record.cell), key_history.heap_bytes());
+        let answer = change(&mut key_history.history, &mut record.cell);
+        self.steps += key_history.queue(&mut self.waiting, self.shown);
+        if key_history.history.has_sight() && record.cell.value.is_none() {
             self.packing.note_dying(record.stamp, hash);
         }
-        let (after, bytes_after) = (Counted::of(&record.cell), kept.heap_bytes());
-        self.count_kept(key, before, after, bytes_before, bytes_after);
+        let (after, bytes_after) = (Counted::of(&record.cell), key_history.heap_bytes());
+        self.count_histories(key, before, after, bytes_before, bytes_after);
         Some(answer)
     }
 
@@ -498,15 +508,15 @@ impl<S: Stamp> Store<S> {
             return false;
         }
         self.unpack(hash, key);
-        self.change_kept(hash, key, |history, cell| history.remove(cell, stamp));
+        self.change_history(hash, key, |history, cell| history.remove(cell, stamp));
         if let Some(losses) = &mut self.losses {
             losses.show(key, stamp);
         }
-        let Some(kept) = self.histories.get_mut(hash, key) else { return true };
-        match kept.history.last() {
+        let Some(key_history) = self.histories.get_mut(hash, key) else { return true };
+        match key_history.history.last() {
             None => self.drop_history(hash, key),
-            Some(last) if last < kept.due => {
-                kept.due = last;
+            Some(last) if last < key_history.due => {
+                key_history.due = last;
                 self.due.push((last, hash));
             }
             Some(_) => {}
@@ -577,13 +587,14 @@ impl<S: Stamp> Store<S> {
             None => {
                 History::new(None, FEW, false).with_state(&mut record.cell, visible, bounds, later, own, read)
             }
-            Some(kept) => {
-                let bytes_before = kept.heap_bytes();
-                let answer = kept.history.with_state(&mut record.cell, visible, bounds, later, own, read);
-                self.steps += kept.queue(&mut self.waiting, self.shown);
-                let bytes = kept.heap_bytes();
+            Some(key_history) => {
+                let bytes_before = key_history.heap_bytes();
+                let answer =
+                    key_history.history.with_state(&mut record.cell, visible, bounds, later, own, read);
+                self.steps += key_history.queue(&mut self.waiting, self.shown);
+                let bytes = key_history.heap_bytes();
                 self.memory = self.memory + bytes - bytes_before;
-                self.kept = self.kept + bytes - bytes_before;
+                self.history_bytes = self.history_bytes + bytes - bytes_before;
                 answer
             }
         };
@@ -600,9 +611,10 @@ impl<S: Stamp> Store<S> {
 
     /// The key's effects above the horizon, in stamp order.
     pub fn effects(&self, hash: KeyHash, key: &[u8]) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
-        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        let kept = kept.into_iter().flat_map(|(horizon, kept)| kept.history.effects(horizon));
-        kept.chain(self.packed_beyond(hash, key))
+        let key_history = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        let key_history =
+            key_history.into_iter().flat_map(|(horizon, key_history)| key_history.history.effects(horizon));
+        key_history.chain(self.packed_beyond(hash, key))
     }
 
     /// Those of them that a reader may not see, and maybe others; those of its own group that it sees up to its bounds are
@@ -613,10 +625,11 @@ impl<S: Stamp> Store<S> {
         key: &[u8],
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
-        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        let kept =
-            kept.into_iter().flat_map(move |(horizon, kept)| kept.history.effects_beyond(horizon, bounds));
-        kept.chain(self.packed_beyond(hash, key))
+        let key_history = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        let key_history = key_history
+            .into_iter()
+            .flat_map(move |(horizon, key_history)| key_history.history.effects_beyond(horizon, bounds));
+        key_history.chain(self.packed_beyond(hash, key))
     }
 
     /// The stamps of these, in order; the effects are not looked at.
@@ -626,22 +639,26 @@ impl<S: Stamp> Store<S> {
         key: &[u8],
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = S> {
-        let kept = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
-        let kept =
-            kept.into_iter().flat_map(move |(horizon, kept)| kept.history.stamps_beyond(horizon, bounds));
-        kept.chain(self.packed_beyond(hash, key).map(|(stamp, _)| stamp))
+        let key_history = self.horizon.and_then(|horizon| Some((horizon, self.find_history(hash, key)?)));
+        let key_history = key_history
+            .into_iter()
+            .flat_map(move |(horizon, key_history)| key_history.history.stamps_beyond(horizon, bounds));
+        key_history.chain(self.packed_beyond(hash, key).map(|(stamp, _)| stamp))
     }
 
     /// In a store that merges: stamps of the key's effects, of each group at least its last one above the horizon.
     pub fn last_of_groups(&self, hash: KeyHash, key: &[u8]) -> impl Iterator<Item = S> {
-        let kept = self.find_history(hash, key).into_iter().flat_map(|kept| kept.history.last_of_groups());
-        kept.chain(self.packed_effects(hash, key).into_iter().map(|(stamp, _)| stamp))
+        let key_history = self
+            .find_history(hash, key)
+            .into_iter()
+            .flat_map(|key_history| key_history.history.last_of_groups());
+        key_history.chain(self.packed_effects(hash, key).into_iter().map(|(stamp, _)| stamp))
     }
 
     /// True if the key is a register whose effects above the horizon all say what its state is: the last one that a reader
     /// sees is the state, whoever observed it.
     pub fn is_written_whole(&self, hash: KeyHash, key: &[u8]) -> bool {
-        self.find_history(hash, key).is_none_or(|kept| kept.history.is_whole())
+        self.find_history(hash, key).is_none_or(|key_history| key_history.history.is_whole())
             && self.find_packed(hash, key).is_none_or(Packed::is_whole::<S>)
     }
 

@@ -119,8 +119,8 @@ impl Checker {
             self.store = taken;
             return Ok(());
         }
-        let mut remains = self.store.take((self.latest, true)).into_remains();
-        let rounds = (0..100).take_while(|_| remains.free_some(2)).count();
+        let mut deferred_drop = self.store.take((self.latest, true)).into_deferred_drop();
+        let rounds = (0..100).take_while(|_| deferred_drop.free_some(2)).count();
         prop_assert!(rounds < 99, "it is freed in pieces that come to an end");
         prop_assert_eq!(self.store.watermark(), (self.latest, true));
         self.model = Default::default();

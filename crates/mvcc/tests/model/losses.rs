@@ -1,4 +1,4 @@
-//! The list of lost writes: the same whatever the order of arrival, the horizon and the watershed, and however often the
+//! The list of lost writes: the same whatever the order of arrival, the horizon and the stability frontier, and however often the
 //! store is written down and read back; and what is settled anywhere is settled everywhere.
 
 use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, passing, performed};
@@ -15,7 +15,7 @@ type Told = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
 const OPTIONS: LossOptions<Stamp> =
     LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20, until_replaced: false };
 
-fn told(loss: &LostWrite<Stamp>) -> Told {
+fn reported(loss: &LostWrite<Stamp>) -> Told {
     (loss.stamp.at, loss.part.clone(), loss.value.to_vec(), loss.winner.at, loss.instead.to_vec())
 }
 
@@ -53,12 +53,12 @@ struct Replica {
     store: Store<Stamp>,
     waiting: Vec<Vec<Done>>,
     horizon: u32,
-    watershed: u32,
+    stability_frontier: u32,
 }
 
 fn empty() -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
-    store.merge_by(Stamp::sight);
+    store.merge_by_dependencies(Stamp::dependencies);
     store.list_losses_by(OPTIONS);
     store.set_horizon(Some(Stamp::default()));
     store
@@ -69,7 +69,7 @@ impl Replica {
         let of = |group: usize| {
             done.iter().filter(|(s, _)| usize::from(s.group) == group).rev().cloned().collect()
         };
-        Replica { store: empty(), waiting: (0..GROUPS).map(of).collect(), horizon: 0, watershed: 0 }
+        Replica { store: empty(), waiting: (0..GROUPS).map(of).collect(), horizon: 0, stability_frontier: 0 }
     }
 
     fn arrive(&mut self, group: usize) {
@@ -80,13 +80,14 @@ impl Replica {
 
     /// As far as what is yet to come allows.
     fn forget(&mut self, share: impl Fn(u32, u32) -> u32) {
-        let coming = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
-        let horizon = coming().map(|stamp| stamp.at - 1).min().unwrap_or(1000);
-        let watershed = coming().map(|stamp| stamp.upto).min().unwrap_or(1000);
+        let out_of_order = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
+        let horizon = out_of_order().map(|stamp| stamp.at - 1).min().unwrap_or(1000);
+        let stability_frontier = out_of_order().map(|stamp| stamp.upto).min().unwrap_or(1000);
         self.horizon = share(self.horizon, horizon.max(self.horizon));
-        self.watershed = share(self.watershed, watershed.max(self.watershed));
+        self.stability_frontier =
+            share(self.stability_frontier, stability_frontier.max(self.stability_frontier));
         self.store.set_horizon(Some(Stamp::last_at(self.horizon)));
-        self.store.set_watershed(Stamp::last_at(self.watershed));
+        self.store.set_stability_frontier(Stamp::last_at(self.stability_frontier));
     }
 
     /// Written down, key by key and then the list, and read back.
@@ -106,14 +107,14 @@ impl Replica {
             store.commit(hash, KEY, stamp, &effect);
         }
         while self.store.fold_some(1) {}
-        for (_, loss) in self.store.kept_losses_after(0) {
+        for (_, loss) in self.store.retained_losses_after(0) {
             store.put_loss(loss.clone());
         }
         self.store = store;
     }
 
     fn listed(&self) -> BTreeSet<Told> {
-        self.store.losses_after(0).map(|(_, loss)| told(loss)).collect()
+        self.store.losses_after(0).map(|(_, loss)| reported(loss)).collect()
     }
 
     fn at_rest(&mut self) -> BTreeSet<Told> {
@@ -363,7 +364,7 @@ fn a_loss_is_told_before_it_is_final() {
     let mut replica = Replica::new(&done);
     let hash = replica.store.hash(KEY);
     (0..2).for_each(|group| replica.arrive(group));
-    let pending: Vec<Told> = replica.store.pending_losses().iter().map(told).collect();
+    let pending: Vec<Told> = replica.store.pending_losses().iter().map(reported).collect();
     assert_eq!(pending, [(1, LostPart::Value, b"a".to_vec(), 2, b"b".to_vec())]);
     assert_eq!(replica.store.losses_of(hash, KEY).len(), 1);
     assert!(replica.listed().is_empty());
@@ -425,8 +426,8 @@ fn what_was_settled_by_somebody_who_is_given_up_is_listed_again() {
         let hash = replica.store.hash(KEY);
         (0..2).for_each(|group| replica.arrive(group));
         replica.store.set_horizon(Some(Stamp::last_at(2)));
-        replica.store.set_watershed(Stamp::last_at(2));
-        (replica.horizon, replica.watershed) = (2, 2);
+        replica.store.set_stability_frontier(Stamp::last_at(2));
+        (replica.horizon, replica.stability_frontier) = (2, 2);
         while replica.store.fold_some(10) {}
         assert_eq!(replica.listed(), wanted(&done));
         replica.store.commit(hash, KEY, settled, &effect(&resolve));
@@ -455,25 +456,25 @@ fn losses_that_are_not_final_are_told_in_pieces() {
     for (most, folded) in [(1, false), (7, false), (1000, false), (5, true)] {
         let all = store.pending_losses();
         assert_eq!(all.len(), keys.len());
-        let (mut told, mut pieces, mut next) = (Vec::new(), 0, Some(0));
+        let (mut reported, mut pieces, mut next) = (Vec::new(), 0, Some(0));
         while let Some(from) = next {
             let piece;
             (piece, next) = store.pending_losses_from(from, most);
             assert!((folded || !piece.is_empty()) && piece.len() <= most.div_ceil(2));
-            told.extend(piece);
+            reported.extend(piece);
             pieces += 1;
             if folded && pieces == 3 {
                 // What is told already becomes final.
-                let stamp = told[0].stamp.max(told[0].winner);
+                let stamp = reported[0].stamp.max(reported[0].winner);
                 store.set_horizon(Some(stamp));
-                store.set_watershed(stamp);
+                store.set_stability_frontier(stamp);
                 while store.fold_some(10) {}
             }
         }
         let listed: Vec<_> = store.losses_after(0).map(|(_, loss)| loss.clone()).collect();
         assert_eq!(folded, !listed.is_empty());
         for loss in all {
-            assert!(told.contains(&loss) || listed.contains(&loss), "{loss:?}");
+            assert!(reported.contains(&loss) || listed.contains(&loss), "{loss:?}");
         }
     }
 }
@@ -557,7 +558,7 @@ fn a_busy_key_keeps_what_its_groups_have_not_observed() {
                 store.commit(hash, KEY, stamp, &effect);
             }
             store.set_horizon(Some(Stamp::last_at(at - 10)));
-            store.set_watershed(Stamp::last_at(at - 10));
+            store.set_stability_frontier(Stamp::last_at(at - 10));
             while store.fold_some(10) {}
             most = most.max(store.context(hash, KEY).count() + store.effects(hash, KEY).count());
         }

@@ -1,8 +1,8 @@
 //! Effects that observed only a part of those before them: whatever the order in which they arrive, whatever horizon
-//! and watershed are when they do, and however often the store is written down and read back, the state is what the same
+//! and stability frontier are when they do, and however often the store is written down and read back, the state is what the same
 //! effects make one after the other.
 
-use crate::mvcc::{Bounds, Sight, Store};
+use crate::mvcc::{Bounds, DependencyVector, Store};
 use datatypes::merge::{Among, Trace, assertion, perform};
 use datatypes::{
     Cell, Context, Effect, Items, Operation, dict, key, list, prepare, register, scored_set, set, stream,
@@ -27,8 +27,8 @@ impl Stamp {
         Stamp { at, group: u16::MAX, upto: u32::MAX }
     }
 
-    pub fn sight(&self) -> Sight<Stamp> {
-        Sight { group: self.group, upto: Stamp::last_at(self.upto) }
+    pub fn dependencies(&self) -> DependencyVector<Stamp> {
+        DependencyVector { group: self.group, upto: Stamp::last_at(self.upto) }
     }
 
     pub fn observed(&self, earlier: &Stamp) -> bool {
@@ -241,7 +241,7 @@ struct Replica {
     waiting: Vec<Vec<Done>>,
     arrived: Vec<Done>,
     horizon: u32,
-    watershed: u32,
+    stability_frontier: u32,
     /// The horizon stays at or below.
     limit: u32,
     /// Below more than so many an effect waits.
@@ -260,7 +260,7 @@ impl Replica {
             waiting: (0..GROUPS).map(of).collect(),
             arrived: Vec::new(),
             horizon: 0,
-            watershed: 0,
+            stability_frontier: 0,
             limit: u32::MAX,
             few,
             packs: Rng::with_seed((done.len() + 100 * few) as u64),
@@ -285,7 +285,7 @@ impl Replica {
         let hash = self.store.hash(KEY);
         let choice = random.u32(..4);
         let rounds = (0..1_000_000).find(|_| choice != 0 || !self.store.refresh_some(1));
-        assert!(rounds.is_some(), "{:?}", self.told());
+        assert!(rounds.is_some(), "{:?}", self.reported());
         match choice {
             1 => return self.store.with_state(hash, KEY, |_| true, &[], Cell::clone),
             _ if self.store.waits(hash, KEY) => {
@@ -299,10 +299,10 @@ impl Replica {
 
     /// Nothing is yet to come at or below the first, and all that is has observed the second.
     fn bounds(&self) -> (u32, u32) {
-        let coming = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
-        let horizon = coming().map(|stamp| stamp.at - 1).min().unwrap_or(1000).min(self.limit);
-        let watershed = coming().map(|stamp| stamp.upto).min().unwrap_or(1000);
-        (horizon, watershed)
+        let out_of_order = || self.waiting.iter().flatten().map(|(stamp, _)| stamp);
+        let horizon = out_of_order().map(|stamp| stamp.at - 1).min().unwrap_or(1000).min(self.limit);
+        let stability_frontier = out_of_order().map(|stamp| stamp.upto).min().unwrap_or(1000);
+        (horizon, stability_frontier)
     }
 
     fn step(&mut self, random: &mut Rng) {
@@ -316,11 +316,12 @@ impl Replica {
                 self.arrived.sort_by_key(|(stamp, _)| *stamp);
             }
             6 | 7 => {
-                let (horizon, watershed) = self.bounds();
+                let (horizon, stability_frontier) = self.bounds();
                 self.horizon = random.u32(self.horizon..=horizon.max(self.horizon));
                 self.store.set_horizon(Some(Stamp::last_at(self.horizon)));
-                self.watershed = random.u32(self.watershed..=watershed.max(self.watershed));
-                self.store.set_watershed(Stamp::last_at(self.watershed));
+                self.stability_frontier =
+                    random.u32(self.stability_frontier..=stability_frontier.max(self.stability_frontier));
+                self.store.set_stability_frontier(Stamp::last_at(self.stability_frontier));
             }
             8 => self.write_down(),
             _ => self.read(random),
@@ -354,7 +355,11 @@ impl Replica {
         let hash = self.store.hash(KEY);
         let shown: Vec<u32> = (0..GROUPS).map(|_| random.u32(self.horizon..1 + self.horizon + 30)).collect();
         let visible = |stamp: &Stamp| stamp.at <= shown[usize::from(stamp.group)];
-        let own = Stamp { at: 900, group: 0, upto: random.u32(self.watershed..self.watershed + 30) };
+        let own = Stamp {
+            at: 900,
+            group: 0,
+            upto: random.u32(self.stability_frontier..self.stability_frontier + 30),
+        };
         let deadline = register::Deadline::Clear;
         let later = encoded(&match own.upto % 2 {
             0 => Effect::Set(set::Effect::Remove { members: Items::one(b"m") }),
@@ -372,7 +377,7 @@ impl Replica {
             wanted,
             "shown up to {shown:?} and the horizon {}: {:?}",
             self.horizon,
-            self.told()
+            self.reported()
         );
         self.read_as_group(random);
         let found = self.store.with_later(hash, KEY, visible, None, &later, &[], Cell::clone);
@@ -381,7 +386,7 @@ impl Replica {
             wanted,
             "shown up to {shown:?} and the horizon {}: {:?}",
             self.horizon,
-            self.told()
+            self.reported()
         );
         self.store.assert_consistent();
     }
@@ -401,14 +406,14 @@ impl Replica {
             self.store.show_to(group, Stamp::last_at(others.min(self.horizon + 5)));
         }
         let found = self.store.with_later(hash, KEY, sees, Some(bounds), &[], &[], Cell::clone);
-        assert_eq!(found, wanted, "{group} up to {own}, others to {others}: {:?}", self.told());
+        assert_eq!(found, wanted, "{group} up to {own}, others to {others}: {:?}", self.reported());
         let beyond: Vec<Stamp> = self.store.stamps_beyond(hash, KEY, Some(bounds)).collect();
         let hidden = self.store.effects(hash, KEY).map(|(stamp, _)| stamp);
         let mut hidden = hidden.filter(|stamp| stamp.group == group && !sees(stamp));
         assert!(hidden.all(|stamp| beyond.contains(&stamp)));
     }
 
-    fn told(&self) -> Vec<(Stamp, Effect<'_>)> {
+    fn reported(&self) -> Vec<(Stamp, Effect<'_>)> {
         self.arrived.iter().map(|(stamp, bytes)| (*stamp, effect(bytes))).collect()
     }
 }
@@ -416,7 +421,7 @@ impl Replica {
 fn empty(few: usize) -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
     store.wait_beyond(few);
-    store.merge_by(Stamp::sight);
+    store.merge_by_dependencies(Stamp::dependencies);
     store.set_horizon(Some(Stamp::default()));
     store
 }
@@ -457,13 +462,13 @@ fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut R
             while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
                 replica.step(&mut random);
                 let newest = replica.newest(&mut random);
-                assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
+                assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.reported());
             }
             replica.store.show_to(0, Stamp::last_at(u32::MAX));
             let rounds = (0..1_000_000).find(|_| !replica.store.refresh_some(1));
-            assert!(rounds.is_some(), "seed {seed}: {:?}", replica.told());
+            assert!(rounds.is_some(), "seed {seed}: {:?}", replica.reported());
             let found = replica.newest(&mut random);
-            assert_eq!(found, wanted, "seed {seed}: {:?}", replica.told());
+            assert_eq!(found, wanted, "seed {seed}: {:?}", replica.reported());
         }
     }
 }
@@ -498,7 +503,7 @@ fn what_is_given_up_has_never_been() {
         replica.limit = u32::MAX;
         loop {
             let newest = replica.newest(&mut random);
-            assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.told());
+            assert_eq!(newest, made_by(replica.arrived.iter()), "seed {seed}: {:?}", replica.reported());
             if replica.waiting.iter().all(Vec::is_empty) {
                 break;
             }
@@ -524,7 +529,7 @@ fn what_waits_beyond_what_is_shown_is_looked_at_once() {
         if round == 0 {
             store.with_state(hash, KEY, |_| true, &[], |_| ());
             store.set_horizon(Some(Stamp::last_at(9)));
-            store.set_watershed(Stamp::last_at(9));
+            store.set_stability_frontier(Stamp::last_at(9));
             while store.fold_some(1) {}
             assert_eq!(store.effects(hash, KEY).count() + store.context(hash, KEY).count(), 0);
         }
@@ -550,7 +555,7 @@ fn what_everybody_observed_is_forgotten() {
     }
     replica.store.set_horizon(Some(Stamp::last_at(1000)));
     assert!(replica.store.context(hash, KEY).next().is_some(), "somebody may not have observed them");
-    replica.store.set_watershed(Stamp::last_at(1000));
+    replica.store.set_stability_frontier(Stamp::last_at(1000));
     while replica.store.fold_some(10) {}
     assert_eq!(replica.store.context(hash, KEY).count(), 0);
     assert_eq!(replica.store.effects(hash, KEY).count(), 0);

@@ -156,7 +156,10 @@ impl Wide {
 
 fn merging() -> Store<Wide> {
     let mut store: Store<Wide> = Store::new(HashSeed(5), Wide::default());
-    store.merge_by(|stamp| mvcc::Sight { group: stamp.region, upto: Wide::at(stamp.depends_on) });
+    store.merge_by_dependencies(|stamp| mvcc::DependencyVector {
+        group: stamp.region,
+        upto: Wide::at(stamp.depends_on),
+    });
     store.set_horizon(Some(Wide::default()));
     store
 }
@@ -224,7 +227,7 @@ fn keys_that_are_gone_are_packed() {
     }
     assert_eq!((found.len(), store.known()), (20_000, 20_000));
     // When everybody has observed all, the deleted ones are forgotten, and the expired ones are there to be deleted.
-    store.set_watershed(Wide::at(40_000));
+    store.set_stability_frontier(Wide::at(40_000));
     store.set_horizon(Some(Wide::at(40_000)));
     while store.fold_some(100) {}
     assert_eq!((store.packed(), store.len(), store.living()), (0, 10_001, 1));

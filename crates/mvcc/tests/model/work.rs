@@ -59,7 +59,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 
 fn new_store() -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
-    store.merge_by(Stamp::sight);
+    store.merge_by_dependencies(Stamp::dependencies);
     store.list_losses_by(LossOptions {
         name: |stamp| stamp.at.to_be_bytes().to_vec(),
         bytes: 1 << 20,
@@ -91,7 +91,7 @@ fn steps(script: Script, each: u32, reads: u32) -> (u64, Cell) {
         }
     }
     while store.refresh_some(u64::MAX) {}
-    store.set_watershed(Stamp::last_at(u32::MAX));
+    store.set_stability_frontier(Stamp::last_at(u32::MAX));
     store.set_horizon(Some(Stamp::last_at(u32::MAX)));
     while store.fold_some(100) {}
     store.assert_consistent();
@@ -164,7 +164,7 @@ fn heal(script: Script, each: u32, batch: u32) -> Healing {
     }
     store.show_to(0, Stamp::last_at(u32::MAX));
     while store.refresh_some(u64::MAX) {}
-    store.set_watershed(Stamp::last_at(u32::MAX));
+    store.set_stability_frontier(Stamp::last_at(u32::MAX));
     store.set_horizon(Some(Stamp::last_at(u32::MAX)));
     while store.fold_some(100) {}
     store.assert_consistent();

@@ -1,10 +1,10 @@
 //! What a model adds to [`Nodes`].
 
-use super::chores::{Chore, Chores, Heard};
+use super::maintenance::{Maintenance, MaintenanceReplies, MaintenanceTask};
 use super::{Backlog, Environment, Holdings, Hosted, Lag, LogWork, Nodes, Turn};
+use crate::contention::{ContentionStats, Sketch};
 use crate::contract::Protocol;
 use crate::gate::{Durable, Gate};
-use crate::heat::{Heat, Sketch};
 use crate::model::{PartitionMove, StoredOptions};
 use crate::request::Request;
 use types::{Error, HashSeed, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
@@ -18,17 +18,17 @@ pub trait Hosting: Send {
     /// See [`Hosted::counts_meetings`].
     const COUNTS_MEETINGS: bool = false;
 
-    /// True if the process has things to do by itself ([`Hosting::chores`]).
+    /// True if the process has things to do by itself ([`Hosting::maintenance`]).
     const HAS_CHORES: bool = false;
 
     /// What the process is to do now: keys that have expired, and keys of a cache that are to go. Only the process that
     /// leads a partition tells any of it, or the first one that can if nobody does; a bounded number at a time.
-    fn chores(&self, nodes: &Nodes<Self::Protocol>, turn: &mut Turn<'_>) -> Vec<Chore> {
+    fn maintenance(&self, nodes: &Nodes<Self::Protocol>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
         let _ = (nodes, turn);
         Vec::new()
     }
 
-    /// What hashes the keyspace's keys; for chores.
+    /// What hashes the keyspace's keys; for maintenance.
     fn seed(&self) -> HashSeed {
         HashSeed::default()
     }
@@ -45,7 +45,7 @@ pub trait Hosting: Send {
         true
     }
 
-    /// See [`Hosted::backlog`]; without meetings, which [`Hosting::heats`] tells.
+    /// See [`Hosted::backlog`]; without meetings, which [`Hosting::contention_stats`] tells.
     fn backlog(&self, nodes: &Nodes<Self::Protocol>) -> Backlog {
         let _ = nodes;
         Backlog::default()
@@ -78,13 +78,13 @@ pub trait Hosting: Send {
     }
 
     /// What an instance counts of transactions that are in each other's way, if it does.
-    fn heat<'n>(&self, node: &'n Self::Protocol) -> Option<&'n Heat> {
+    fn contention<'n>(&self, node: &'n Self::Protocol) -> Option<&'n ContentionStats> {
         let _ = node;
         None
     }
 
     /// Forgets what an instance has counted.
-    fn reset_heat(&self, node: &mut Self::Protocol) {
+    fn reset_contention(&self, node: &mut Self::Protocol) {
         let _ = node;
     }
 
@@ -131,17 +131,19 @@ pub trait Hosting: Send {
 pub struct HostedNodes<H: Hosting> {
     nodes: Nodes<H::Protocol>,
     hosting: H,
-    chores: Chores,
+    maintenance: Maintenance,
 }
 
 impl<H: Hosting> HostedNodes<H> {
     /// Both together.
     pub fn new(nodes: Nodes<H::Protocol>, hosting: H) -> Self {
-        HostedNodes { nodes, hosting, chores: Chores::default() }
+        HostedNodes { nodes, hosting, maintenance: Maintenance::default() }
     }
 
-    fn heats(&self) -> impl Iterator<Item = (PartitionId, &Heat)> {
-        self.nodes.of_partitions().filter_map(|(partition, node)| Some((partition, self.hosting.heat(node)?)))
+    fn contention_stats(&self) -> impl Iterator<Item = (PartitionId, &ContentionStats)> {
+        self.nodes
+            .of_partitions()
+            .filter_map(|(partition, node)| Some((partition, self.hosting.contention(node)?)))
     }
 }
 
@@ -167,7 +169,7 @@ where
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
     ) {
-        let mut heard = Heard::new(&mut self.chores, turn.replies);
+        let mut heard = MaintenanceReplies::new(&mut self.maintenance, turn.replies);
         let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
         self.nodes.submit(requests, environment, &mut turn);
     }
@@ -178,9 +180,9 @@ where
 
     fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
         if H::HAS_CHORES {
-            self.chores.run(&self.hosting, &mut self.nodes, environment, turn);
+            self.maintenance.run(&self.hosting, &mut self.nodes, environment, turn);
         }
-        let mut heard = Heard::new(&mut self.chores, turn.replies);
+        let mut heard = MaintenanceReplies::new(&mut self.maintenance, turn.replies);
         let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
         self.nodes.pump(environment, &mut turn);
     }
@@ -190,8 +192,8 @@ where
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let chores = self.chores.deadline().filter(|_| H::HAS_CHORES);
-        self.nodes.deadline().into_iter().chain(chores).min()
+        let maintenance = self.maintenance.deadline().filter(|_| H::HAS_CHORES);
+        self.nodes.deadline().into_iter().chain(maintenance).min()
     }
 
     fn log_work(&self, durable: Durable) -> LogWork {
@@ -215,12 +217,14 @@ where
     }
 
     fn backlog(&self) -> Backlog {
-        let meetings = self.heats().fold(Default::default(), |sum, (_, heat)| heat.total().and(sum));
-        Backlog { meetings, ..self.hosting.backlog(&self.nodes) }
+        let contention = self
+            .contention_stats()
+            .fold(Default::default(), |sum, (_, contention)| contention.total().and(sum));
+        Backlog { contention, ..self.hosting.backlog(&self.nodes) }
     }
 
     fn holdings(&self) -> Holdings {
-        Holdings { evicted: self.chores.evicted, ..self.hosting.holdings(&self.nodes) }
+        Holdings { evicted: self.maintenance.evicted, ..self.hosting.holdings(&self.nodes) }
     }
 
     fn lag(&self, wall: WallTime) -> Option<Lag> {
@@ -240,9 +244,10 @@ where
     }
 
     fn sketches(&mut self, reset: bool) -> Vec<Sketch> {
-        let sketches = self.heats().map(|(partition, heat)| heat.sketch(partition)).collect();
+        let sketches =
+            self.contention_stats().map(|(partition, contention)| contention.sketch(partition)).collect();
         if reset {
-            self.nodes.protocols_mut().for_each(|node| self.hosting.reset_heat(node));
+            self.nodes.protocols_mut().for_each(|node| self.hosting.reset_contention(node));
         }
         sketches
     }

@@ -14,23 +14,23 @@
 //!
 //! No socket, file or clock is here: [`Environment`] is given at every call.
 
-mod chores;
 mod hosting;
 mod life;
+mod maintenance;
 mod nodes;
 mod report;
 #[cfg(test)]
 mod tests;
 
-pub use chores::Chore;
 pub use hosting::{HostedNodes, Hosting};
 pub use life::{Life, LogWork, Place, Turn};
+pub use maintenance::MaintenanceTask;
 pub use nodes::Nodes;
 pub use report::{Backlog, Holdings, Lag, Waits};
 
+use crate::contention::Sketch;
 use crate::contract::{Encode, SpoolRequest};
 use crate::gate::{Durable, Gate};
-use crate::heat::Sketch;
 use crate::model::{PartitionMove, StoredOptions};
 use crate::request::Request;
 use types::{

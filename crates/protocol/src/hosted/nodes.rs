@@ -302,7 +302,7 @@ impl<P: Protocol> Nodes<P> {
         self.replicas.iter_mut().map(Replica::protocol_mut)
     }
 
-    /// The partitions that are kept here.
+    /// The partitions that have a replica here.
     pub fn partitions(&self) -> Vec<u16> {
         self.of_partitions().map(|(partition, _)| partition.0).collect()
     }

@@ -1,6 +1,6 @@
 //! What a keyspace's instances tell about themselves, for metrics and INFO.
 
-use crate::heat::Meetings;
+use crate::contention::ContentionCounts;
 use std::collections::BTreeMap;
 
 /// What the replicas of a keyspace keep for others; it shrinks as these take part.
@@ -23,19 +23,19 @@ pub struct Backlog {
     /// Causal: and those that were dropped from the list because it was full.
     pub conflicts_dropped: u64,
     /// Strict: how often transactions met at replicas here.
-    pub meetings: Meetings,
+    pub contention: ContentionCounts,
 }
 
 /// What a keyspace's replicas in a process hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// How many keys; in strict and branch keyspaces expired ones that nobody has met included.
+    /// The number of keys; in strict and branch keyspaces including expired ones that no command has touched.
     pub keys: usize,
     /// How many of them have a deadline of their own.
     pub deadlines: usize,
     /// About how many bytes everything occupies.
     pub memory: usize,
-    /// Of these, what goes when nobody reads older snapshots any more.
+    /// Of these, what is freed when no older snapshot is read any more.
     pub retained: usize,
     /// How many keys of a cache this process has let go.
     pub evicted: u64,

@@ -269,8 +269,11 @@ impl Hosting for Tidy {
 
     const HAS_CHORES: bool = true;
 
-    fn chores(&self, _: &Nodes<Echo>, _: &mut Turn<'_>) -> Vec<Chore> {
-        vec![Chore::Expire(b"old".as_slice().into()), Chore::Evict(b"cold".as_slice().into())]
+    fn maintenance(&self, _: &Nodes<Echo>, _: &mut Turn<'_>) -> Vec<MaintenanceTask> {
+        vec![
+            MaintenanceTask::Expire(b"old".as_slice().into()),
+            MaintenanceTask::Evict(b"cold".as_slice().into()),
+        ]
     }
 
     fn state(&self, nodes: &Nodes<Echo>) -> Vec<String> {
@@ -279,7 +282,7 @@ impl Hosting for Tidy {
 }
 
 #[test]
-fn chores_are_asked_for_now_and_then_and_clients_hear_nothing_of_them() {
+fn maintenance_runs_now_and_then_and_clients_see_nothing_of_it() {
     let cluster = ClusterShape { seed: HashSeed(1), regions: Vec::new() };
     let life = Life {
         process: ProcessId(1),

@@ -58,8 +58,8 @@ impl From<&str> for Property {
 /// What KEYSPACE INFO says of a keyspace's options, in order.
 pub type Properties = Vec<(&'static str, Property)>;
 
-/// What every process should know of a partition that was to move. The replicas themselves decide where it is, and tell
-/// whoever asks any that was ever one of them; this says who that is.
+/// What every process should know of a partition that was to move. The replicas themselves decide where it is, and
+/// answer a query at any process that was ever one of them; this names such a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionMove {
@@ -115,7 +115,7 @@ pub trait Model: Sync {
         Ok(None)
     }
 
-    /// How the keyspace is kept if one process keeps it by itself; all others have instances to host.
+    /// How one process serves the keyspace alone; in all other cases there are instances to host.
     fn solo(&self, options: &StoredOptions) -> Option<Solo> {
         let _ = options;
         None
@@ -143,7 +143,7 @@ pub trait Model: Sync {
     /// How many shards or partitions there are.
     fn partitions(&self, options: &StoredOptions) -> u16;
 
-    /// How many processes have an answered write at least, beside one, as long as what it promises holds.
+    /// The least number of other processes that have an answered write, as long as the keyspace's guarantee holds.
     fn acknowledged_replicas(&self, options: &StoredOptions, cluster: &ClusterShape) -> u16 {
         let _ = (options, cluster);
         0

@@ -11,15 +11,15 @@ use types::{
 };
 
 /// Members serve no requests.
-pub(super) struct Mute(ReplyBuf);
+pub(super) struct DiscardedReplies(ReplyBuf);
 
-impl Mute {
+impl DiscardedReplies {
     pub(super) fn new() -> Self {
-        Mute(ReplyBuf::new())
+        DiscardedReplies(ReplyBuf::new())
     }
 }
 
-impl Replies for Mute {
+impl Replies for DiscardedReplies {
     fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
         self.0.clear();
         &mut self.0
@@ -27,13 +27,13 @@ impl Replies for Mute {
 }
 
 /// The leader's turn: its records, each behind its length.
-pub(super) struct Turn<'t> {
+pub(super) struct LeaderTurn<'t> {
     term: u64,
     number: u64,
     records: &'t [u8],
 }
 
-impl<'t> Turn<'t> {
+impl<'t> LeaderTurn<'t> {
     fn encode(&self) -> Vec<u8> {
         let mut entry = Vec::with_capacity(self.records.len() + 16);
         (self.term, self.number).encode(&mut entry);
@@ -44,7 +44,7 @@ impl<'t> Turn<'t> {
     fn decode(entry: &'t [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(entry);
         let (term, number) = Wire::decode(&mut input)?;
-        Ok(Turn { term, number, records: input.bytes()? })
+        Ok(LeaderTurn { term, number, records: input.bytes()? })
     }
 }
 
@@ -59,15 +59,15 @@ pub(super) enum Role {
 
 /// Turns up to this one are in the state, and may never be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(super) struct SpeculativeTurns {
     pub(super) term: u64,
     pub(super) number: u64,
 }
 
-impl Ahead {
+impl SpeculativeTurns {
     /// True if this entry is that turn.
     pub(super) fn is(self, entry: &[u8]) -> bool {
-        Turn::decode(entry).is_ok_and(|turn| (turn.term, turn.number) == (self.term, self.number))
+        LeaderTurn::decode(entry).is_ok_and(|turn| (turn.term, turn.number) == (self.term, self.number))
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Copy<P: Copied> {
     group: Address,
     pub(super) inner: Replica<P>,
     pub(super) role: Role,
-    pub(super) ahead: Option<Ahead>,
+    pub(super) speculative: Option<SpeculativeTurns>,
     /// False if the instance's state is not what the log says: it is not looked at any more.
     pub(super) is_valid: bool,
     /// Another member's state on its way here.
@@ -92,7 +92,7 @@ impl<P: Copied> Copy<P> {
             group,
             inner: Replica::new(group.at(Incarnation(0)), protocol),
             role: Role::Follows,
-            ahead: None,
+            speculative: None,
             is_valid: true,
             rebuild: None,
             states: 0,
@@ -120,13 +120,13 @@ impl<P: Copied> Copy<P> {
     /// Another state takes this one's place.
     pub(super) fn replace(&mut self, inner: Replica<P>) {
         self.inner = inner;
-        (self.role, self.ahead, self.is_valid) = (Role::Follows, None, true);
+        (self.role, self.speculative, self.is_valid) = (Role::Follows, None, true);
         self.states += 1;
     }
 
     /// True while it is exactly what the applied entries say, or waits for the log with what it says.
     pub(super) fn may_be_given(&self) -> bool {
-        self.is_valid && self.ahead.is_none() && !self.inner.protocol().is_outdated()
+        self.is_valid && self.speculative.is_none() && !self.inner.protocol().is_outdated()
     }
 
     /// It has applied everything that any leader before it applied: it leads.
@@ -134,7 +134,7 @@ impl<P: Copied> Copy<P> {
         self.begin_life(term);
         (self.role, self.rebuild) = (Role::Leads { term, proposed: 0, committed: 0 }, None);
         let mut batch = vec![Input::Recovered { complete: true }];
-        self.inner.step(now, &mut batch, random, &mut Mute::new());
+        self.inner.step(now, &mut batch, random, &mut DiscardedReplies::new());
     }
 
     /// It does not lead any more.
@@ -144,7 +144,7 @@ impl<P: Copied> Copy<P> {
         self.inner.protocol_mut().demote();
         self.begin_life(0);
         if committed < proposed {
-            self.ahead = Some(Ahead { term, number: proposed });
+            self.speculative = Some(SpeculativeTurns { term, number: proposed });
         }
     }
 
@@ -155,7 +155,7 @@ impl<P: Copied> Copy<P> {
             return None;
         }
         *proposed += 1;
-        let entry = Turn { term: *term, number: *proposed, records: self.inner.records() }.encode();
+        let entry = LeaderTurn { term: *term, number: *proposed, records: self.inner.records() }.encode();
         self.inner.appended(*proposed);
         Some(entry)
     }
@@ -189,12 +189,12 @@ impl<P: Copied> Copy<P> {
 
     /// An input of recovery: it says nothing to anybody and draws nothing.
     pub(super) fn recover(inner: &mut Replica<P>, input: Input<'_, P>) {
-        inner.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut Mute::new());
+        inner.step(Now::default(), &mut vec![input], &mut Rng::with_seed(0), &mut DiscardedReplies::new());
     }
 
     /// The state is not the log's: another member's is taken, which has everything up to this entry at least.
     pub(super) fn invalidate_after(&mut self, index: u64) {
-        self.ahead = None;
+        self.speculative = None;
         if !self.mutants.has(Mutant::StateKept) {
             self.inner = self.empty();
             self.is_valid = false;
@@ -212,7 +212,7 @@ impl<P: Copied> Copy<P> {
 
 impl<P: Copied> Application for Copy<P> {
     fn apply(&mut self, index: u64, entry: &[u8]) {
-        let turn = Turn::decode(entry);
+        let turn = LeaderTurn::decode(entry);
         debug_assert!(turn.is_ok(), "entries are made by the same software");
         let Ok(turn) = turn else { return };
         match &mut self.role {
@@ -220,13 +220,15 @@ impl<P: Copied> Application for Copy<P> {
                 *committed = turn.number;
                 return;
             }
-            // Another one leads, and the log has said so before anybody asked it.
+            // Another member leads, and the log has announced that before any request.
             Role::Leads { .. } => self.depose(),
             Role::Follows => {}
         }
-        match self.ahead {
-            Some(ahead) if ahead.term != turn.term => self.invalidate_after(index.saturating_sub(1)),
-            Some(ahead) if ahead.number <= turn.number => self.ahead = None,
+        match self.speculative {
+            Some(speculative) if speculative.term != turn.term => {
+                self.invalidate_after(index.saturating_sub(1))
+            }
+            Some(speculative) if speculative.number <= turn.number => self.speculative = None,
             _ => {}
         }
         if let Some(rebuild) = &mut self.rebuild {

@@ -1,6 +1,6 @@
 //! A member of a group: the log, the instance, and the way of what the instance says.
 
-use super::copy::{Ahead, Copy, Mute, Role};
+use super::copy::{Copy, DiscardedReplies, Role, SpeculativeTurns};
 use super::message::Message;
 use super::rebuild::Rebuild;
 use super::routes::Routes;
@@ -42,11 +42,11 @@ pub struct Member<P: Copied> {
     stalled: Option<(u64, Instant)>,
     /// By member the transfer that gives all that the leader's log has, and the last turn in it.
     gives_all: BTreeMap<usize, (u64, u64)>,
-    /// Questions for the present leader, by what the quorum is asked with that is to confirm it.
+    /// Reads that wait for confirmed leadership, by the context of the read index request.
     unconfirmed: BTreeMap<u64, (NodeId, P::Message)>,
-    /// What it was asked with last.
+    /// The last context of a read index request.
     asked: u64,
-    /// What is told of a state that is ahead, until its turn is committed: the turn, to whom, what.
+    /// Messages withheld until the turn that they depend on is committed: the turn, the receiver, the message.
     withheld: Vec<(u64, Address, Message<P>)>,
     /// The count of states when the checkpoint under way began.
     checkpointed: u64,
@@ -58,14 +58,14 @@ struct Wires<'w, 'o, P: Copied> {
     members: &'w [Address],
     durability: Durability,
     /// The last turn proposed, if it is not committed.
-    ahead: Option<u64>,
+    speculative: Option<u64>,
     withheld: &'w mut Vec<(u64, Address, Message<P>)>,
 }
 
 impl<P: Copied> Port for Wires<'_, '_, P> {
     fn send(&mut self, member: usize, message: log::Message) {
         let Some(to) = self.members.get(member) else { return };
-        match (self.ahead, &message) {
+        match (self.speculative, &message) {
             (Some(turn), log::Message::Piece { .. }) => {
                 self.withheld.push((turn, *to, Message::Log(message)));
             }
@@ -94,7 +94,7 @@ macro_rules! wires {
             out: $out,
             members: $member.groups.members($member.group),
             durability: $member.options.durability,
-            ahead: (committed < proposed).then_some(proposed),
+            speculative: (committed < proposed).then_some(proposed),
             withheld: &mut $member.withheld,
         }
     }};
@@ -145,7 +145,7 @@ impl<P: Copied> Member<P> {
             Role::Leads { proposed, committed, .. } => committed < proposed,
             Role::Follows => false,
         };
-        proposes || self.copy.ahead.is_some() || !self.copy.is_valid
+        proposes || self.copy.speculative.is_some() || !self.copy.is_valid
     }
 
     /// The member that leads, by its number, as far as this one knows.
@@ -198,7 +198,7 @@ impl<P: Copied> Member<P> {
                     out.arm(Timer::Inner, now.instant + LOOK_AGAIN);
                 }
                 Input::Timer(Timer::Inner) if self.is_leader() => {
-                    self.copy.inner.fire(now, random, &mut Mute::new());
+                    self.copy.inner.fire(now, random, &mut DiscardedReplies::new());
                 }
                 Input::Timer(Timer::Inner) | Input::PeerStarted { .. } => {}
                 Input::Request { id, .. } => {
@@ -292,7 +292,7 @@ impl<P: Copied> Member<P> {
         }
         self.copy.depose();
         let Some(term) = serving else { return };
-        if self.copy.ahead.is_some() {
+        if self.copy.speculative.is_some() {
             // Everything in the log is applied, and its own turns are not there.
             self.copy.invalidate_after(self.log.applied());
         }
@@ -318,7 +318,7 @@ impl<P: Copied> Member<P> {
                 let mut all = false;
                 if let log::Message::Ask { ask } = &message {
                     all = self.gives_all(now.instant, member, *ask);
-                    // A state that is not the log's is nobody's.
+                    // A member gives no state away that differs from the log's.
                     if !all && !self.copy.may_be_given() {
                         return;
                     }
@@ -326,9 +326,9 @@ impl<P: Copied> Member<P> {
                 }
                 self.log.give_all(all);
                 let mut port = wires!(self, out);
-                port.ahead = port.ahead.filter(|_| !all);
+                port.speculative = port.speculative.filter(|_| !all);
                 self.log.on_message(now.instant, member, message, &mut self.copy, &mut port);
-                // What follows in this step is for whoever leads then.
+                // The term may have changed: the rest of the step follows the present leader.
                 let news = self.log.settle(now.instant, &mut self.copy, &mut port);
                 self.follow_term(now, random);
                 self.take_confirmed(now, &news, random);
@@ -350,7 +350,8 @@ impl<P: Copied> Member<P> {
                     }
                     packet => {
                         // A malformed message of a stream is an error of the peer's software, and dropped.
-                        let _ = self.copy.inner.receive(now, from, packet, random, &mut Mute::new());
+                        let _ =
+                            self.copy.inner.receive(now, from, packet, random, &mut DiscardedReplies::new());
                     }
                 }
             }
@@ -373,14 +374,14 @@ impl<P: Copied> Member<P> {
         P::asks_leader(message) && !self.options.mutants.has(Mutant::ReadsUnconfirmed)
     }
 
-    /// A quorum has confirmed that this member led when it was asked.
+    /// A quorum has confirmed that this member led at the time of the request.
     fn take_confirmed(&mut self, now: Now, news: &log::News, random: &mut Rng) {
         if !self.is_leader() {
             return;
         }
         let confirmed = news.confirmed.iter().filter_map(|context| self.unconfirmed.remove(context));
         let packets = confirmed.map(|(from, message)| (from, Packet::Datagram(message)));
-        let outcome = self.copy.inner.receive_all(now, packets, random, &mut Mute::new());
+        let outcome = self.copy.inner.receive_all(now, packets, random, &mut DiscardedReplies::new());
         debug_assert!(outcome.is_ok(), "only frames may be malformed");
     }
 
@@ -392,10 +393,12 @@ impl<P: Copied> Member<P> {
     /// True if the state that the member asks for is exactly what this leader's log says, which may wait for that
     /// member: it takes no turns until something is committed, or is not even sure of those of an earlier term.
     fn gives_all(&mut self, now: Instant, member: usize, ask: Ask) -> bool {
-        let last = match self.copy.ahead {
+        let last = match self.copy.speculative {
             _ if self.is_stalled(now) => Some(self.copy.turns().1),
-            Some(ahead) if self.log.is_leading() && self.log.newest().is_some_and(|e| ahead.is(e)) => {
-                Some(ahead.number)
+            Some(speculative)
+                if self.log.is_leading() && self.log.newest().is_some_and(|e| speculative.is(e)) =>
+            {
+                Some(speculative.number)
             }
             _ => None,
         };
@@ -409,7 +412,7 @@ impl<P: Copied> Member<P> {
         }
     }
 
-    /// It does not lead: who does gets what was said, and whoever said it is told.
+    /// The member does not lead: it forwards the message to the leader, and tells the sender who leads.
     fn pass_on(
         &self,
         by: Address,
@@ -473,9 +476,9 @@ impl<P: Copied> Member<P> {
             match reader.bytes()?.split_first() {
                 Some((&LOG, log)) => self.log.restore(log, &mut self.copy)?,
                 Some((&STATE, state)) => log::Application::restore(&mut self.copy, state)?,
-                Some((&AHEAD, ahead)) => {
-                    let (term, number) = Wire::decode(&mut Reader::new(ahead))?;
-                    self.copy.ahead = Some(Ahead { term, number });
+                Some((&AHEAD, speculative)) => {
+                    let (term, number) = Wire::decode(&mut Reader::new(speculative))?;
+                    self.copy.speculative = Some(SpeculativeTurns { term, number });
                 }
                 Some((&INVALID, _)) => {
                     log::Application::clear(&mut self.copy);
@@ -499,20 +502,20 @@ impl<P: Copied> Member<P> {
             put_bytes(chunk, &std::mem::take(&mut piece));
         }
         if !self.copy.is_valid || self.copy.states != self.checkpointed {
-            // What was told before is of another state.
+            // Earlier messages are of another state.
             put_bytes(chunk, &[INVALID]);
             return None;
         }
         piece.push(STATE);
         let next = self.copy.inner.protocol_mut().checkpoint(cursor, &mut piece);
         put_bytes(chunk, &piece);
-        let ahead = match self.copy.role {
+        let speculative = match self.copy.role {
             Role::Leads { term, proposed, committed } if committed < proposed => {
-                Some(Ahead { term, number: proposed })
+                Some(SpeculativeTurns { term, number: proposed })
             }
-            _ => self.copy.ahead,
+            _ => self.copy.speculative,
         };
-        if let Some(Ahead { term, number }) = ahead.filter(|_| next.is_none()) {
+        if let Some(SpeculativeTurns { term, number }) = speculative.filter(|_| next.is_none()) {
             let mut piece = vec![AHEAD];
             (term, number).encode(&mut piece);
             put_bytes(chunk, &piece);
@@ -527,7 +530,7 @@ impl<P: Copied> std::fmt::Debug for Member<P> {
             .field("group", &self.group)
             .field("log", &self.log)
             .field("role", &self.copy.role)
-            .field("ahead", &self.copy.ahead)
+            .field("ahead", &self.copy.speculative)
             .field("is_valid", &self.copy.is_valid)
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! What members, and those who speak to them, say to one another.
+//! The messages between members, and between members and clients of the group.
 
 use crate::log;
 use crate::transfer::{Ask, Piece};

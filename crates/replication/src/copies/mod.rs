@@ -32,13 +32,13 @@
 //! a quorum has confirmed that the member leads ([`Copied::asks_leader`]): a read index, which waits for no disk.
 
 mod copy;
-mod guest;
+mod group_client;
 mod member;
 mod message;
 mod rebuild;
 mod routes;
 
-pub use guest::Guest;
+pub use group_client::GroupClient;
 pub use member::Member;
 pub use message::Message;
 pub use routes::Groups;
@@ -117,7 +117,7 @@ pub enum Node<P: Copied> {
     /// A member of a group.
     Member(Box<Member<P>>),
     /// An instance in no group.
-    Guest(Box<Guest<P>>),
+    GroupClient(Box<GroupClient<P>>),
 }
 
 impl<P: Copied> Node<P> {
@@ -130,15 +130,15 @@ impl<P: Copied> Node<P> {
     }
 
     /// An instance in no group.
-    pub fn guest(node: NodeId, protocol: P, groups: Groups) -> Self {
-        Node::Guest(Box::new(Guest::new(node, protocol, groups)))
+    pub fn group_client(node: NodeId, protocol: P, groups: Groups) -> Self {
+        Node::GroupClient(Box::new(GroupClient::new(node, protocol, groups)))
     }
 
     /// The instance, to look at.
     pub fn protocol(&self) -> &P {
         match self {
             Node::Member(member) => member.protocol(),
-            Node::Guest(guest) => guest.protocol(),
+            Node::GroupClient(group_client) => group_client.protocol(),
         }
     }
 
@@ -146,7 +146,7 @@ impl<P: Copied> Node<P> {
     pub fn protocol_mut(&mut self) -> &mut P {
         match self {
             Node::Member(member) => member.protocol_mut(),
-            Node::Guest(guest) => guest.protocol_mut(),
+            Node::GroupClient(group_client) => group_client.protocol_mut(),
         }
     }
 
@@ -154,7 +154,7 @@ impl<P: Copied> Node<P> {
     pub fn as_member(&self) -> Option<&Member<P>> {
         match self {
             Node::Member(member) => Some(member),
-            Node::Guest(_) => None,
+            Node::GroupClient(_) => None,
         }
     }
 
@@ -168,7 +168,7 @@ impl<P: Copied> std::fmt::Debug for Node<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Node::Member(member) => member.fmt(f),
-            Node::Guest(_) => f.write_str("Guest"),
+            Node::GroupClient(_) => f.write_str("Guest"),
         }
     }
 }
@@ -187,7 +187,7 @@ impl<P: Copied> Protocol for Node<P> {
     ) {
         match self {
             Node::Member(member) => member.step(now, batch, random, out),
-            Node::Guest(guest) => guest.step(now, batch, random, out),
+            Node::GroupClient(group_client) => group_client.step(now, batch, random, out),
         }
     }
 
@@ -198,7 +198,7 @@ impl<P: Copied> Protocol for Node<P> {
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
         match self {
             Node::Member(member) => member.checkpoint(cursor, chunk),
-            Node::Guest(_) => None,
+            Node::GroupClient(_) => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use types::{Instant, Rng};
 
-/// A question that is not answered is asked again after this.
+/// The timeout after which an unanswered question is repeated.
 const REPEAT: Duration = Duration::from_millis(100);
 /// A member that does not go on giving for so long is left for another one.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! What members say to one another. The library's own messages are written field by field: its generated decoder
-//! would recurse on hostile input (RUSTSEC-2024-0437).
+//! The messages between members. The library's own messages are written field by field: its generated decoder would
+//! recurse on hostile input (RUSTSEC-2024-0437).
 
 use crate::transfer::{Ask, Piece};
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
@@ -23,7 +23,7 @@ pub enum Message {
         life: Incarnation,
     },
     /// A member that has not forgotten, to one that has.
-    Standing {
+    VoteEligibility {
         /// The asker's life.
         life: Incarnation,
         /// The highest term seen.
@@ -47,7 +47,7 @@ pub enum Message {
 wire_enum!(Message {
     0 => Raft { own, yours, message },
     1 => Forgot { life },
-    2 => Standing { life, term, last },
+    2 => VoteEligibility { life, term, last },
     3 => Ask { ask },
     4 => Piece { piece, base },
 });

@@ -19,9 +19,9 @@
 //! - Reads: a leader's state is current if a quorum confirms the leader after the state was read (read index). There
 //!   is no lease: leases trust clocks.
 //! - Heartbeats and the answers to them wait for no disk: were they behind entries that are being synced, a slow disk
-//!   would look like a lost leader. They ask and tell who leads, which a member's votes decide, and those are synced
-//!   before they are told. A leader counts its own entries before they are synced, so such a heartbeat says nothing of
-//!   what is committed; one that does follows behind the gate if the follower may not know.
+//!   would look like a lost leader. They ask for and announce the leader, which votes decide, and a member syncs its
+//!   vote before it sends it. A leader counts its own entries before they are synced, so such a heartbeat says nothing
+//!   of what is committed; one that does follows behind the gate if the follower may not know.
 //! - Amnesia (Corrections 67): term and vote are synced whatever the keyspace's durability. A member that lost
 //!   entries it may have acknowledged says so in a new *life*. Others forget what they knew of its log, and drop what
 //!   an earlier life said. It neither votes nor stands for election until it holds, committed, everything that the
@@ -32,9 +32,9 @@
 //!
 //! Left out so far: change of the group's members.
 
+mod eligibility;
 mod message;
 mod record;
-mod standing;
 mod storage;
 mod transfer;
 
@@ -42,10 +42,10 @@ pub use message::{Message, Raft};
 pub use record::{Change, Recovering};
 
 use crate::{Mutant, Mutants};
+use eligibility::VoteEligibility;
 use protocol::Durability;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
 use raft::{Config, RawNode, StateRole};
-use standing::Standing;
 use std::time::Duration;
 use storage::Memory;
 use transfer::Transfer;
@@ -92,7 +92,7 @@ pub trait Application {
     fn restore(&mut self, chunk: &[u8]) -> Result<(), Malformed>;
 }
 
-/// What a call brought about beside entries applied.
+/// What a call brought about, in addition to applied entries.
 #[derive(Debug, Default)]
 pub struct News {
     /// Reads that a quorum has confirmed, by the context they were asked with: the state read before is current.
@@ -111,7 +111,7 @@ pub struct Log {
     members: usize,
     incarnation: Incarnation,
     state: State,
-    standing: Standing,
+    eligibility: VoteEligibility,
     transfer: Transfer,
     /// Ticks until the pace is drawn anew, and the pace in percent of the tick.
     pace: (usize, u64),
@@ -141,7 +141,7 @@ impl Log {
             members,
             incarnation: Incarnation(0),
             state: State::Recovering(Memory::new(members)),
-            standing: Standing::new(members),
+            eligibility: VoteEligibility::new(members),
             transfer: Transfer::default(),
             pace: (0, 100),
             leaderless: 0,
@@ -167,7 +167,7 @@ impl Log {
             Recovering::Hard { term, vote, commit } => memory.set_hard(term, vote, commit),
             Recovering::Entries { entries } => memory.append(entries),
             Recovering::Base { index, term } => memory.set_base(index, term),
-            Recovering::Life { life, regained } => self.standing.recover(self.me, life, regained),
+            Recovering::Life { life, regained } => self.eligibility.recover(self.me, life, regained),
             Recovering::Piece { number, bytes } => self.transfer.recover_piece(number, bytes),
             Recovering::Installed { index, term, pieces } => {
                 if let Some(state) = self.transfer.recover_all(pieces) {
@@ -187,7 +187,7 @@ impl Log {
         let mut memory = std::mem::replace(memory, Memory::new(self.members));
         memory.settle();
         if !complete && self.members > 1 && !self.mutants.has(Mutant::TrustMemory) {
-            self.standing.forget(self.me, incarnation);
+            self.eligibility.forget(self.me, incarnation);
             let change = Change::Life { life: incarnation, regained: false };
             port.persist(&change, Some(Durability::Synced));
         }
@@ -259,7 +259,7 @@ impl Log {
         self.raw().is_some_and(|raw| raw.raft.state == StateRole::Leader)
     }
 
-    /// The newest entry that somebody proposed, of those that this member keeps; committed or not.
+    /// The newest proposed entry that this member has, committed or not.
     pub fn newest(&self) -> Option<&[u8]> {
         self.raw()?.store().newest()
     }
@@ -283,7 +283,7 @@ impl Log {
 
     /// True while it has forgotten what it acknowledged, and does not vote.
     pub fn is_forgetful(&self) -> bool {
-        !self.standing.regained()
+        !self.eligibility.regained()
     }
 
     /// When the next tick is due.
@@ -302,7 +302,7 @@ impl Log {
     /// A tick of time.
     pub fn tick(&mut self, now: Instant, port: &mut impl Port) {
         self.ticked = true;
-        if self.standing.regained() {
+        if self.eligibility.regained() {
             let electable = self.electable;
             match self.raw_mut() {
                 Some(raw) if electable || raw.raft.state == StateRole::Leader => {
@@ -313,7 +313,7 @@ impl Log {
                 None => {}
             }
         } else {
-            self.standing.ask(self.me, port);
+            self.eligibility.ask(self.me, port);
         }
         self.tick_transfer(now, port);
     }
@@ -327,7 +327,7 @@ impl Log {
         Some(last + self.proposed.len() as u64)
     }
 
-    /// Appends what was proposed in this step, as much at once as one message takes. Whoever leads no more loses it.
+    /// Appends what was proposed in this step, as much at once as one message takes. A leader that is deposed loses it.
     fn append_proposed(&mut self) {
         let mut proposed = std::mem::take(&mut self.proposed).into_iter().peekable();
         let Some(raw) = self.leading() else { return };
@@ -352,8 +352,8 @@ impl Log {
         self.raw_mut().filter(|raw| raw.raft.state == StateRole::Leader && raw.raft.term == serving)
     }
 
-    /// Asks a quorum whether this member still leads: [`News::confirmed`] brings `context` back if it does. Those of one step are
-    /// one question.
+    /// Asks a quorum whether this member still leads: [`News::confirmed`] brings `context` back if it does. The reads
+    /// of one step are one read index request.
     pub fn confirm(&mut self, context: u64) {
         self.unconfirmed.push(context);
     }
@@ -379,13 +379,13 @@ impl Log {
             Message::Raft { own, yours, message } => self.on_raft(now, from, (own, yours), message, port),
             Message::Forgot { life } => {
                 self.learn_life(from, life);
-                if self.standing.regained() {
+                if self.eligibility.regained() {
                     let last = self.serving.and(self.raw()).map(|raw| raw.raft.raft_log.last_index());
-                    port.send(from, Message::Standing { life, term: self.term(), last });
+                    port.send(from, Message::VoteEligibility { life, term: self.term(), last });
                 }
             }
-            Message::Standing { life, term, last } => {
-                self.standing.answer(self.me, from, life, term, last);
+            Message::VoteEligibility { life, term, last } => {
+                self.eligibility.answer(self.me, from, life, term, last);
             }
             Message::Ask { ask } => self.on_ask(now, from, ask, app, port),
             Message::Piece { piece, base } => self.on_piece(now, from, (piece, base), app, port),
@@ -402,11 +402,11 @@ impl Log {
     ) {
         self.learn_life(from, own);
         // What an earlier life said, or what was said to one.
-        if own < self.standing.life(from) || yours < self.standing.life(self.me) {
+        if own < self.eligibility.life(from) || yours < self.eligibility.life(self.me) {
             return;
         }
         let wants_vote = message.wants_vote();
-        if message.0.from != id(from) || (wants_vote && !self.standing.regained()) {
+        if message.0.from != id(from) || (wants_vote && !self.eligibility.regained()) {
             return;
         }
         if message.is_snapshot() {
@@ -420,7 +420,7 @@ impl Log {
 
     /// A member began a life in which it has forgotten its log: what this one knew of it counts no longer.
     fn learn_life(&mut self, from: usize, life: Incarnation) {
-        if !self.standing.learn(from, life) {
+        if !self.eligibility.learn(from, life) {
             return;
         }
         let Some(raw) = self.raw_mut() else { return };
@@ -461,7 +461,7 @@ impl Log {
             for message in ready.take_messages().into_iter().chain(ready.take_persisted_messages()) {
                 let known = raw.raft.prs().get(message.to).map_or(0, |progress| progress.committed_index);
                 let tells = ticked && message.commit > known;
-                self.standing.send(self.me, message, tells, port);
+                self.eligibility.send(self.me, message, tells, port);
             }
             for read in ready.take_read_states() {
                 let contexts = read.request_ctx.as_chunks().0.iter();
@@ -473,7 +473,7 @@ impl Log {
                 raw.mut_store().set_commit(commit);
             }
             for message in light.take_messages() {
-                self.standing.send(self.me, message, false, port);
+                self.eligibility.send(self.me, message, false, port);
             }
             apply(light.take_committed_entries(), app);
             raw.advance_apply();
@@ -485,8 +485,8 @@ impl Log {
         if !self.transfer.is_giving(now) {
             raw.mut_store().drop_below(applied.saturating_sub(RETAINED), DROPPED_AT_ONCE);
         }
-        if self.standing.regain(committed) {
-            let life = self.standing.life(self.me);
+        if self.eligibility.regain(committed) {
+            let life = self.eligibility.life(self.me);
             port.persist(&Change::Life { life, regained: true }, Some(Durability::Synced));
         }
         news
@@ -498,13 +498,13 @@ impl Log {
         let Some(raw) = self.raw() else { return };
         let (memory, applied) = (raw.store(), raw.raft.raft_log.applied);
         let hard = memory.hard();
-        let life = self.standing.life(self.me);
+        let life = self.eligibility.life(self.me);
         let entries = memory.after(applied);
         let changes = [
             Change::Base { index: applied, term: memory.term_at(applied).unwrap_or(0) },
             Change::Hard { term: hard.term, vote: hard.vote, commit: hard.commit },
             Change::Entries { entries: &entries },
-            Change::Life { life, regained: self.standing.regained() },
+            Change::Life { life, regained: self.eligibility.regained() },
         ];
         for change in changes {
             let mut bytes = Vec::new();

@@ -11,7 +11,7 @@ pub enum Change<'a> {
     Hard {
         /// The highest term.
         term: u64,
-        /// Who was voted for in it, 0 for nobody.
+        /// The candidate that it voted for in that term, 0 for none.
         vote: u64,
         /// Up to where entries are known to be committed.
         commit: u64,
@@ -94,7 +94,7 @@ pub enum Recovering {
     Hard {
         /// The highest term.
         term: u64,
-        /// Who was voted for in it, 0 for nobody.
+        /// The candidate that it voted for in that term, 0 for none.
         vote: u64,
         /// Up to where entries are known to be committed.
         commit: u64,

@@ -8,7 +8,7 @@ use raft::SnapshotStatus;
 use std::time::Duration;
 use types::Instant;
 
-/// A question that is not answered is asked again after this.
+/// The timeout after which an unanswered question is repeated.
 const REPEAT: Duration = Duration::from_millis(250);
 /// A transfer that does not come on for so long is given up, and its lease ends.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -174,7 +174,7 @@ impl Log {
         if self.transfer.is_giving(now) {
             return;
         }
-        // Whoever was announced a state and does not fetch it is told anew.
+        // The leader repeats the announcement of a state to a member that does not fetch it.
         let others: Vec<usize> = (0..self.members).filter(|other| *other != self.me).collect();
         let Some(raw) = self.raw_mut() else { return };
         for other in others {

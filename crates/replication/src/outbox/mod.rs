@@ -152,8 +152,8 @@ impl<T> Outbox<T> {
         Some((number, chunk))
     }
 
-    /// These peers are being sent what is due: the numbers of the chunks that are to be fetched, each of which is waited for
-    /// from now on. What no peer needs soon is not kept in memory.
+    /// These peers are being sent what is due: the numbers of the chunks that are to be fetched, each of which is
+    /// waited for from now on. Items that no peer needs soon do not stay in memory.
     pub fn look_ahead(&mut self, peers: &[RegionId], window: Window) -> Vec<u64> {
         let places = self.peers.iter().filter(|(_, known)| known.sent >= self.dropped);
         let is_served = |region: &RegionId, known: &Peer| peers.contains(region) && !known.is_full(window);
@@ -201,7 +201,7 @@ impl<T> Outbox<T> {
         self.forget_received();
     }
 
-    /// The peer is gone for good: nothing is kept for it.
+    /// The peer is gone for good: the outbox retains nothing for it.
     pub fn forget(&mut self, peer: RegionId) {
         self.peers.remove(&peer);
         self.forget_received();

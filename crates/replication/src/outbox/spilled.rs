@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use types::{Timestamp, TransactionId};
 
-/// How many chunks are asked for at a time for a peer, so that one is there when the one before it has been sent.
+/// How many chunks the outbox prefetches for a peer, so that one is there when the one before it has been sent.
 const AHEAD: usize = 2;
 
 /// An item of a chunk that has been fetched: its place, its id, about how many bytes it occupies, and itself.
@@ -120,8 +120,7 @@ impl<T> Spilled<T> {
         }
     }
 
-    /// Peers stand at these places: what those need next that are served now is to be asked for, and what none needs soon
-    /// is freed.
+    /// The peers' positions: the outbox fetches what the active ones need next, and frees what none needs soon.
     pub(super) fn look_ahead(&mut self, peers: impl Iterator<Item = (Timestamp, bool)>) -> Vec<u64> {
         let mut soon: BTreeMap<u64, bool> = BTreeMap::new();
         for (sent, is_served) in peers {

@@ -122,7 +122,7 @@ impl Catalog {
 
     /// The list of a process by itself, which has been read or made up, and written to `path` if there is one. `SELECT` takes
     /// `databases` numbers.
-    pub(crate) fn of_one(
+    pub(crate) fn single_process(
         content: ClusterCatalog,
         path: Option<PathBuf>,
         cluster: ClusterShape,

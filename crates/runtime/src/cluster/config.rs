@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use types::HashSeed;
 
-/// What a process of a cluster is told when it starts.
+/// The options of a process of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The cluster.

@@ -8,14 +8,14 @@ use protocol::{Durable, Encode, NoReplies, Now, Request, SpoolRequest, misconf};
 use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Rng, Slot};
 
 /// See the module.
-pub(crate) struct Surroundings<'c> {
+pub(crate) struct ClusterEnvironment<'c> {
     /// `None` if everything is kept in memory.
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) peers: &'c mut Peers,
     pub(crate) spools: &'c mut Spools,
 }
 
-impl Environment for Surroundings<'_> {
+impl Environment for ClusterEnvironment<'_> {
     fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64 {
         self.journal.map_or(0, |journal| journal.append_replica(keyspace, partition, records).0)
     }
@@ -53,24 +53,24 @@ impl Environment for Surroundings<'_> {
     }
 }
 
-/// Acts in a turn in which nobody is answered.
+/// Acts in a turn without replies.
 pub(crate) fn unanswered<R>(now: Now, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
     act(&mut Turn { now, random: &mut Rng::new(), replies: &mut NoReplies::default() })
 }
 
-/// What a client of a dropped keyspace is told.
+/// The error for a client of a dropped keyspace.
 pub(crate) fn dropped() -> Error {
     Error::refused(
         "the keyspace was dropped with everything in it; choose another with KEYSPACE USE or SELECT",
     )
 }
 
-/// What a client is told of a keyspace that another process keeps by itself.
+/// The error for a keyspace that another process serves alone.
 pub(crate) fn elsewhere(process: u16) -> Error {
     Error::refused(format!("process {process} keeps the keyspace by itself; connect to that process"))
 }
 
-/// Answers requests that nobody serves.
+/// Refuses requests that no instance serves.
 pub(crate) fn refuse(requests: &mut Vec<(RequestId, Request<'_>)>, error: &Error, turn: &mut Turn<'_>) {
     for (id, request) in requests.drain(..) {
         if !matches!(request, Request::Close { .. }) {

@@ -1,6 +1,6 @@
 //! How `KEYSPACE HOTKEYS` replies what replicas have counted of transactions that are in each other's way.
 
-use protocol::{HotKey, Meetings};
+use protocol::{ContentionCounts, HotKey};
 use types::{ProcessId, ReplySink};
 
 /// The reply: the keys, and the processes that have not answered.
@@ -23,22 +23,22 @@ fn write_keys(keys: &[HotKey], sink: &mut dyn ReplySink) {
             sink.bulk(name.as_bytes());
             sink.integer(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        write_meetings(hot.meetings(), sink);
+        write_contention(hot.contention(), sink);
         sink.bulk(b"pairs");
         sink.array(hot.pairs.len());
-        for (pair, meetings) in &hot.pairs {
+        for (pair, contention) in &hot.pairs {
             sink.map(5);
             sink.bulk(b"wanted");
             sink.bulk(pair.wanted.name().as_bytes());
             sink.bulk(b"met");
             sink.bulk(pair.met.map_or("newer", |mode| mode.name()).as_bytes());
-            write_meetings(*meetings, sink);
+            write_contention(*contention, sink);
         }
     }
 }
 
-fn write_meetings(meetings: Meetings, sink: &mut dyn ReplySink) {
-    let Meetings { waits, conflicts, wounds } = meetings;
+fn write_contention(contention: ContentionCounts, sink: &mut dyn ReplySink) {
+    let ContentionCounts { waits, conflicts, wounds } = contention;
     for (name, count) in [("waits", waits), ("conflicts", conflicts), ("wounds", wounds)] {
         sink.bulk(name.as_bytes());
         sink.integer(i64::try_from(count).unwrap_or(i64::MAX));

@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use super::environment::unanswered;
-use super::kept::Kept;
+use super::keyspace_hosting::KeyspaceHosting;
 use super::{Cluster, ClusterKeyspace, ClusterView};
 use crate::keyspace::Locals;
 use crate::user_types::{self, StoredType};
@@ -35,7 +35,7 @@ impl Cluster {
     fn begin_keyspace(&mut self, index: usize, now: Now) {
         let mut kept = begin(&self.catalog, index, self.life, &self.locals).unwrap_or_else(|reason| {
             tracing::error!(%reason, "a keyspace cannot be served");
-            Kept::Dropped
+            KeyspaceHosting::Dropped
         });
         if let Some(keyspace) = kept.hosted_mut() {
             unanswered(now, |turn| keyspace.recovered(true, turn));
@@ -47,10 +47,10 @@ impl Cluster {
     /// Ends a keyspace that was dropped, unless it has ended.
     fn end_keyspace(&mut self, index: usize) {
         let id = KeyspaceId(index as u16);
-        match std::mem::replace(&mut self.keyspaces[index], Kept::Dropped) {
-            Kept::Dropped => return,
-            Kept::Solo => self.locals.end(id),
-            Kept::Hosted(_) | Kept::Elsewhere(_) => {}
+        match std::mem::replace(&mut self.keyspaces[index], KeyspaceHosting::Dropped) {
+            KeyspaceHosting::Dropped => return,
+            KeyspaceHosting::Solo => self.locals.end(id),
+            KeyspaceHosting::Hosted(_) | KeyspaceHosting::Elsewhere(_) => {}
         }
         tracing::info!(keyspace = self.entry(id).name, "dropped");
         self.spools.drop_keyspace(id);
@@ -60,17 +60,17 @@ impl Cluster {
         self.stirred = true;
     }
 
-    /// Hands a keyspace's options to what is kept of it.
+    /// Hands a keyspace's options to its hosted instances.
     fn configure(&mut self, index: usize, now: Now) {
         let entry = &self.catalog.keyspaces()[index];
         match &mut self.keyspaces[index] {
-            Kept::Hosted(keyspace) => {
+            KeyspaceHosting::Hosted(keyspace) => {
                 match unanswered(now, |turn| keyspace.configure(&entry.options, turn)) {
                     Ok(stirred) => self.stirred |= stirred,
                     Err(reason) => tracing::error!(keyspace = entry.name, %reason, "options cannot be used"),
                 }
             }
-            Kept::Solo => {
+            KeyspaceHosting::Solo => {
                 let model = self.catalog.models().named(&entry.model).ok();
                 let solo = model.and_then(|model| model.solo(&entry.options));
                 let id = KeyspaceId(index as u16);
@@ -82,7 +82,7 @@ impl Cluster {
                     self.view.want_checkpoint();
                 }
             }
-            Kept::Elsewhere(_) | Kept::Dropped => {}
+            KeyspaceHosting::Elsewhere(_) | KeyspaceHosting::Dropped => {}
         }
     }
 
@@ -227,21 +227,29 @@ impl Cluster {
 }
 
 /// What a process keeps of the keyspace with this number.
-pub(super) fn begin(catalog: &Catalog, index: usize, life: Life, locals: &Locals) -> Result<Kept, String> {
+pub(super) fn begin(
+    catalog: &Catalog,
+    index: usize,
+    life: Life,
+    locals: &Locals,
+) -> Result<KeyspaceHosting, String> {
     let entry = &catalog.keyspaces()[index];
     if entry.dropped {
-        return Ok(Kept::Dropped);
+        return Ok(KeyspaceHosting::Dropped);
     }
     let (model, id) = (catalog.models().named(&entry.model)?, KeyspaceId(index as u16));
     match model.solo(&entry.options) {
         Some(solo) if solo.process == life.process.0 => {
             locals.begin(id, &entry.name, &solo);
-            Ok(Kept::Solo)
+            Ok(KeyspaceHosting::Solo)
         }
-        Some(solo) => Ok(Kept::Elsewhere(solo.process)),
+        Some(solo) => Ok(KeyspaceHosting::Elsewhere(solo.process)),
         None => {
             let place = Place { cluster: catalog.cluster(), keyspace: id, life };
-            model.host(&entry.options, &place).map(Kept::Hosted).map_err(|reason| entry.reason(&reason))
+            model
+                .host(&entry.options, &place)
+                .map(KeyspaceHosting::Hosted)
+                .map_err(|reason| entry.reason(&reason))
         }
     }
 }

@@ -18,30 +18,30 @@
 mod addresses;
 mod catalog;
 mod clocks;
+mod cluster_hot_keys;
 mod config;
 mod describe;
 mod environment;
 mod hot_keys;
-mod hot_keys_of_all;
 mod identity;
-mod kept;
+mod keyspace_hosting;
 mod keyspaces;
 mod known_types;
+mod log_positions;
 mod models;
 mod news;
-mod of_one;
 mod peers;
 mod place;
 mod recovery;
+mod single_process;
 mod spool;
-mod standings;
 mod view;
 
 pub use catalog::ClusterCatalog;
+pub(crate) use cluster_hot_keys::HotKeysQuestion;
 pub use config::{ClusterFile, ClusterOptions, ClusterProcess};
 pub(crate) use describe::{describe, section};
 pub(crate) use environment::{dropped, elsewhere};
-pub(crate) use hot_keys_of_all::HotKeysQuestion;
 pub use models::{ClusterKeyspace, Models};
 pub(crate) use peers::FIRST_TOKEN;
 pub(crate) use recovery::recover;
@@ -51,17 +51,17 @@ use crate::keyspace::Locals;
 use addresses::Addresses;
 use catalog::Catalog;
 use clocks::Clocks;
-use environment::{Surroundings, refuse, refuse_writes};
+use cluster_hot_keys::Questions;
+use environment::{ClusterEnvironment, refuse, refuse_writes};
 use gateway::News;
-use hot_keys_of_all::Questions;
 use identity::Identity;
-use kept::Kept;
+use keyspace_hosting::KeyspaceHosting;
+use log_positions::LogPositions;
 use mio::Registry;
 use peers::{Arrivals, Peers};
 use protocol::hosted::{Holdings, Hosted, Lag, Life, LogWork, Turn};
 use protocol::{Durability, Durable, Gate, Now, Request};
 use spool::Spools;
-use standings::Standings;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -81,8 +81,8 @@ pub(crate) struct Cluster {
     /// That of keyspaces that the process keeps by itself, unless they say another one.
     durability: Durability,
     /// In the catalog's order, which is that of their ids.
-    keyspaces: Vec<Kept>,
-    /// Keyspaces whose clients have not been told that they were dropped.
+    keyspaces: Vec<KeyspaceHosting>,
+    /// Dropped keyspaces whose clients do not know it yet.
     dropped: Vec<KeyspaceId>,
     peers: Peers,
     /// The event loop of the peers' sockets.
@@ -97,7 +97,7 @@ pub(crate) struct Cluster {
     stirred: bool,
     gaps: Option<Gaps>,
     questions: Questions,
-    standings: Standings,
+    log_positions: LogPositions,
     clocks: Clocks,
     addresses: Addresses,
 }
@@ -131,16 +131,16 @@ impl Cluster {
     }
 
     fn hosted(&self) -> impl Iterator<Item = &dyn Hosted> {
-        self.keyspaces.iter().filter_map(Kept::hosted)
+        self.keyspaces.iter().filter_map(KeyspaceHosting::hosted)
     }
 
     fn hosted_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Hosted>> {
-        self.keyspaces.iter_mut().filter_map(Kept::hosted_mut)
+        self.keyspaces.iter_mut().filter_map(KeyspaceHosting::hosted_mut)
     }
 
     /// What is hosted of a keyspace.
     fn hosted_of(&mut self, id: KeyspaceId) -> Option<&mut Box<dyn Hosted>> {
-        self.keyspaces.get_mut(usize::from(id.0)).and_then(Kept::hosted_mut)
+        self.keyspaces.get_mut(usize::from(id.0)).and_then(KeyspaceHosting::hosted_mut)
     }
 
     /// Hands out what has arrived; the pump serves it.
@@ -148,7 +148,7 @@ impl Cluster {
         self.stirred |= !self.arrived.is_empty();
         let mut arrived = std::mem::take(&mut self.arrived);
         for (from, to, packet) in arrived.iter() {
-            if to == hot_keys_of_all::SLOT {
+            if to == cluster_hot_keys::SLOT {
                 self.hear(from.process, packet, now);
                 continue;
             }
@@ -156,7 +156,7 @@ impl Cluster {
                 self.hear_of_types(from.process, packet, now);
                 continue;
             }
-            if to == standings::SLOT {
+            if to == log_positions::SLOT {
                 self.hear_standing(from.process, packet);
                 continue;
             }
@@ -180,7 +180,7 @@ impl Cluster {
                 self.refresh(now);
             }
             match self.keyspaces.get_mut(usize::from(to.keyspace.0)) {
-                Some(Kept::Hosted(keyspace)) => {
+                Some(KeyspaceHosting::Hosted(keyspace)) => {
                     if let Err(error) = keyspace.receive(from, to, packet) {
                         tracing::warn!(%from, %error, "a malformed packet was dropped");
                     }
@@ -216,14 +216,15 @@ impl Cluster {
                 return Gate::OPEN;
             }
         }
-        let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
+        let mut environment =
+            ClusterEnvironment { journal, peers: &mut self.peers, spools: &mut self.spools };
         match self.keyspaces.get_mut(usize::from(keyspace.0)) {
-            Some(Kept::Hosted(keyspace)) => {
+            Some(KeyspaceHosting::Hosted(keyspace)) => {
                 keyspace.submit(requests, &mut environment, turn);
                 return keyspace.reply_gate();
             }
-            Some(Kept::Elsewhere(process)) => refuse(requests, &elsewhere(*process), turn),
-            Some(Kept::Dropped | Kept::Solo) => refuse(requests, &dropped(), turn),
+            Some(KeyspaceHosting::Elsewhere(process)) => refuse(requests, &elsewhere(*process), turn),
+            Some(KeyspaceHosting::Dropped | KeyspaceHosting::Solo) => refuse(requests, &dropped(), turn),
             None => refuse(requests, &Error::refused("the cluster has no such keyspace"), turn),
         }
         Gate::OPEN
@@ -242,9 +243,10 @@ impl Cluster {
         turn: &mut Turn<'_>,
     ) -> Gate {
         self.stirred &= which.start > 0;
-        let mut environment = Surroundings { journal, peers: &mut self.peers, spools: &mut self.spools };
+        let mut environment =
+            ClusterEnvironment { journal, peers: &mut self.peers, spools: &mut self.spools };
         let mut gate = Gate::OPEN;
-        for keyspace in self.keyspaces[which].iter_mut().filter_map(Kept::hosted_mut) {
+        for keyspace in self.keyspaces[which].iter_mut().filter_map(KeyspaceHosting::hosted_mut) {
             keyspace.pump(&mut environment, turn);
             gate = gate.and(keyspace.reply_gate());
         }
@@ -284,7 +286,7 @@ impl Cluster {
         }
     }
 
-    /// Notes what is kept for others, and how old is what is known of them.
+    /// Notes the backlog for other processes, and the age of the knowledge of them.
     fn note_backlogs(&self, now: Now) {
         let (mut lags, mut backlogs) = (Vec::new(), Vec::new());
         for ((id, entry), kept) in (0..).map(KeyspaceId).zip(self.catalog.keyspaces()).zip(&self.keyspaces) {
@@ -359,7 +361,7 @@ impl Cluster {
 
     /// The replicas that a checkpoint holds.
     pub(crate) fn replicas(&self) -> Vec<(KeyspaceId, PartitionId)> {
-        let of = |(id, kept): (KeyspaceId, &Kept)| {
+        let of = |(id, kept): (KeyspaceId, &KeyspaceHosting)| {
             let partitions = kept.hosted().map(|keyspace| keyspace.partitions()).unwrap_or_default();
             partitions.into_iter().map(move |partition| (id, PartitionId(partition)))
         };

@@ -87,12 +87,12 @@ impl Cluster {
         let why = if entry.model == Model::Branch.as_str() {
             "heads move and merge without a command that could tell what has changed in the session's own"
         } else if is("protocol", "pocc") || is("protocol", "cops") {
-            "with this PROTOCOL each session sees writes at another time, so nobody can tell when a change is visible to it; \
+            "with this PROTOCOL each session sees writes at another time, so the server cannot know when a change is visible to it; \
              PROTOCOL wren and paris can"
         } else if is_serializable {
             "ISOLATION serializable may show what was before an answered change after it; ISOLATION strict does not"
         } else if !is_solo && entry.options.get("eviction").is_some_and(|policy| !policy.is_null()) {
-            "it has replicas and lets keys go by itself (EVICTION), which is told to nobody"
+            "it has replicas and lets keys go by itself (EVICTION), which it does not report"
         } else {
             return Ok(());
         };

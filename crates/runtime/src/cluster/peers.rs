@@ -88,7 +88,7 @@ struct Outgoing {
     /// Until when what is queued can wait; `None` if it cannot.
     linger_until: Option<types::Instant>,
     /// How many types the peer was told of on this connection.
-    told_types: u64,
+    announced_types: u64,
     /// How many bytes have been queued since the start, by keyspace.
     bytes: BTreeMap<KeyspaceId, u64>,
 }
@@ -121,8 +121,8 @@ impl Peers {
     ) -> Self {
         let down = |address| {
             let (link, bytes) = (Link::Down { since: None }, BTreeMap::new());
-            let (queue, told_types) = (Vec::new(), 0);
-            Outgoing { address, link, queue, sent: 0, linger_until: None, told_types, bytes }
+            let (queue, announced_types) = (Vec::new(), 0);
+            Outgoing { address, link, queue, sent: 0, linger_until: None, announced_types, bytes }
         };
         Peers {
             seed,
@@ -170,8 +170,8 @@ impl Peers {
             Some(_) => peer.linger_until,
             None => None,
         };
-        if peer.told_types != types {
-            peer.told_types = types;
+        if peer.announced_types != types {
+            peer.announced_types = types;
             peer.queue_frame(from, known_types::SLOT, &types);
         }
         let len = peer.queue_frame(from, slot, packet);
@@ -284,7 +284,7 @@ impl Outgoing {
             Ok(socket)
         });
         self.queue.clear();
-        (self.sent, self.linger_until, self.told_types) = (0, None, 0);
+        (self.sent, self.linger_until, self.announced_types) = (0, None, 0);
         self.link = match connected {
             Ok(socket) => {
                 self.queue.extend_from_slice(MAGIC);

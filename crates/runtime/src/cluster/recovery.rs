@@ -4,7 +4,7 @@
 //! after an end in order; nor with `always`, where what was cut was never acknowledged; nor with `everysec` if the
 //! kernel that took the records still runs and nothing was cut. In every other case, if a loss is accepted, and always
 //! with `--memory`, it learns from its peers first; until it has, and that is synced, a next start has gaps too. An older
-//! copy of a directory is found out by the peers ([`standings`](super::standings)). A directory without a journal belongs
+//! copy of a directory is found out by the peers ([`log_positions`](super::log_positions)). A directory without a journal belongs
 //! to a new cluster if it was so said (`bootstrap`), else to a process that has forgotten everything.
 //!
 //! Each start is a new incarnation: the wall clock's seconds, but more than the last one recorded, so that a life after
@@ -15,12 +15,12 @@ use crate::cluster::clocks::Clocks;
 use crate::cluster::config::ClusterOptions;
 use crate::cluster::environment::unanswered;
 use crate::cluster::identity::Identity;
-use crate::cluster::kept::Kept;
+use crate::cluster::keyspace_hosting::KeyspaceHosting;
 use crate::cluster::keyspaces::begin;
+use crate::cluster::log_positions::{Found, LogPosition, LogPositions};
 use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
-use crate::cluster::standings::{Found, Standing, Standings};
-use crate::cluster::{Cluster, ClusterView, Gaps, of_one};
+use crate::cluster::{Cluster, ClusterView, Gaps, single_process};
 use crate::error::StartError;
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
 use crate::keyspace::Locals;
@@ -48,7 +48,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
             let catalog = Catalog::open(&cluster.file, options.models).map_err(StartError::Keyspaces)?;
             (cluster, catalog)
         }
-        None => of_one::open(&options, last == Incarnation(0))?,
+        None => single_process::open(&options, last == Incarnation(0))?,
     };
     let life = life(&options, &cluster, incarnation)?;
     let seed = catalog.cluster().seed;
@@ -58,7 +58,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     let locals =
         Arc::new(Locals::new(life.process, incarnation, seed, options.partition_count(), disk.is_none()));
     let indices = 0..catalog.keyspaces().len();
-    let kept: Result<Vec<Kept>, String> =
+    let kept: Result<Vec<KeyspaceHosting>, String> =
         indices.map(|index| begin(&catalog, index, life, &locals)).collect();
     let mut kept = kept.map_err(StartError::Keyspaces)?;
     let mut has_remains = false;
@@ -98,7 +98,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         stirred: false,
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
         questions: Default::default(),
-        standings: Standings::new(found),
+        log_positions: LogPositions::new(found),
         clocks: Clocks::default(),
         addresses: Default::default(),
     };
@@ -145,7 +145,7 @@ struct Recovered {
     journal: Option<Journal>,
     /// Nothing may be missing that other processes had relied on.
     complete: bool,
-    /// Nothing may be missing that clients had been told.
+    /// Nothing acknowledged to clients may be missing.
     whole: bool,
     /// To be saved as complete when it is, if it is not now.
     identity: Option<Identity>,
@@ -193,7 +193,7 @@ impl<'d> OpenDisk<'d> {
         log.set_incarnation(incarnation)
             .map_err(|error| StartError::Log { directory: directory.to_owned(), error })?;
         let complete = match earlier {
-            // Nobody has relied on it but its own clients, and nobody can tell it what is missing.
+            // Only its own clients have relied on it, and no peer can supply what is missing.
             _ if cluster.file.processes.len() == 1 => true,
             Some(earlier) if !recovered.created => {
                 let same_boot = identity.is_same_boot(&earlier);
@@ -207,9 +207,9 @@ impl<'d> OpenDisk<'d> {
             .map_err(|error| StartError::Data { directory: directory.to_owned(), error })?;
         let whole = (recovered.clean_shutdown || recovered.created) && recovered.lost.is_none();
         let journal = Some(Journal::new(log, recovered.grown));
-        let standing = Standing { life: self.last, synced: recovered.last.0 };
+        let position = LogPosition { life: self.last, synced: recovered.last.0 };
         let (identity, found) = match complete {
-            true => (None, Some(Found { directory: directory.to_owned(), identity, standing })),
+            true => (None, Some(Found { directory: directory.to_owned(), identity, position })),
             false => (Some(identity), None),
         };
         Ok(Recovered { journal, complete, whole, identity, found })
@@ -240,7 +240,12 @@ fn first_incarnation() -> Incarnation {
 }
 
 /// Hands a recovered piece to what it came from. Notes if that was dropped.
-fn visit(kept: &mut [Kept], locals: &Locals, piece: Piece<'_>, has_remains: &mut bool) -> Result<(), String> {
+fn visit(
+    kept: &mut [KeyspaceHosting],
+    locals: &Locals,
+    piece: Piece<'_>,
+    has_remains: &mut bool,
+) -> Result<(), String> {
     let (Piece::Chunk(bytes) | Piece::Record { bytes, .. }) = piece;
     let [tag @ (SOLO_RECORDS | CLUSTER_RECORDS), k0, k1, content @ ..] = bytes else {
         return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
@@ -253,12 +258,12 @@ fn visit(kept: &mut [Kept], locals: &Locals, piece: Piece<'_>, has_remains: &mut
         ));
     };
     match (keyspace, *tag) {
-        (Kept::Dropped, _) => {
+        (KeyspaceHosting::Dropped, _) => {
             *has_remains = true;
             Ok(())
         }
-        (Kept::Solo, SOLO_RECORDS) => solo::recover(locals, KeyspaceId(number), content),
-        (Kept::Hosted(hosted), CLUSTER_RECORDS) => {
+        (KeyspaceHosting::Solo, SOLO_RECORDS) => solo::recover(locals, KeyspaceId(number), content),
+        (KeyspaceHosting::Hosted(hosted), CLUSTER_RECORDS) => {
             let [p0, p1, content @ ..] = content else { return Err("a record is cut".to_owned()) };
             let partition = PartitionId(u16::from_le_bytes([*p0, *p1]));
             match piece {

@@ -140,7 +140,7 @@ fn end_with_input() -> Result<()> {
     let watch = || {
         // An input that cannot be read has ended, too.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        tracing::warn!("whoever started this process has gone");
+        tracing::warn!("the parent process has exited");
         // The other thread obeys; a signal that cannot be raised leaves the process as it is.
         let _ = signal_hook::low_level::raise(SIGTERM);
     };

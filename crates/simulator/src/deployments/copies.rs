@@ -158,7 +158,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
             }
             None => {
                 let coordinator = stable::Node::coordinator(topology, region, process, incarnation, options);
-                Node::guest(node, coordinator, groups)
+                Node::group_client(node, coordinator, groups)
             }
         }
     }

@@ -159,8 +159,8 @@ fn undecided(instance: &Node) -> usize {
     }
 }
 
-/// Sessions share nothing, watches and interactive transactions are refused. Deadlines compare with clocks that the checker does
-/// not know. What copies survive comes first, what only they lack last.
+/// Sessions share nothing, watches and interactive transactions are refused. Deadlines compare with clocks that the
+/// checker does not know. Features that copies support come first, those that only copies lack last.
 const LACKS: &[Feature] = &[
     Feature::LostDisks,
     Feature::EverySecond,
@@ -223,7 +223,7 @@ impl Deployment for CopsCopiesDeployment {
             }
             None => {
                 let coordinator = Node::coordinator(topology, region, process, incarnation, options);
-                copies::Node::guest(node, coordinator, groups)
+                copies::Node::group_client(node, coordinator, groups)
             }
         }
     }

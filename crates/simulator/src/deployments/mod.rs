@@ -82,7 +82,7 @@ pub(crate) fn with<T: Task>(name: &str, task: T) -> Option<T::Result> {
         "tapir-serializable" => Some(task.perform(TapirDeployment::serializable)),
         "tardis" => Some(task.perform(TardisDeployment::default)),
         "tardis-forking" => Some(task.perform(TardisDeployment::forking)),
-        "tardis-handler" => Some(task.perform(TardisDeployment::handling)),
+        "tardis-handler" => Some(task.perform(TardisDeployment::handler_runner)),
         "tardis-parts" => Some(task.perform(TardisDeployment::parted)),
         "wren" => Some(task.perform(WrenDeployment::default)),
         "wren-copies" => Some(task.perform(WrenCopiesDeployment::default)),

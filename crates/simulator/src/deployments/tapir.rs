@@ -1,7 +1,7 @@
 //! TAPIR.
 
 use super::replicated;
-use crate::deployment::{Deployment, Host, Layout, Setting, Standing};
+use crate::deployment::{Deployment, Host, Layout, ReplicaStatus, Setting};
 use crate::faults::Feature;
 use checker::Level;
 use protocol::Claim;
@@ -107,10 +107,10 @@ impl Deployment for TapirDeployment {
         Some(Message::Place { shard, processes, accept_loss: true })
     }
 
-    fn standing(&self, instance: &Node) -> Option<Standing> {
+    fn replica_status(&self, instance: &Node) -> Option<ReplicaStatus> {
         let Node::Replica(replica) = instance else { return None };
         let began_after_loss = replica.membership().present.epoch >= FIRST_AFTER_LOSS;
-        Some(Standing {
+        Some(ReplicaStatus {
             goes_on: began_after_loss && replica.status() == Status::Normal,
             base: replica.points().base,
             executed: replica.committed().collect(),

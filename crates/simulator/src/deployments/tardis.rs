@@ -35,7 +35,7 @@ impl TardisDeployment {
     }
 
     /// Sites merge by a handler, which is a pure function and now and then fails.
-    pub fn handling() -> Self {
+    pub fn handler_runner() -> Self {
         let merging = Merging::Handler { every: Duration::from_millis(50) };
         let options = Options { merging, policy: Policy::Newest, ..Options::default() };
         TardisDeployment { options, by_handler: true, ..TardisDeployment::default() }
@@ -53,8 +53,8 @@ const FEW_AT_A_TIME: usize = 32;
 /// So few bytes of a checkpoint are handed over at a time that much happens before it is complete.
 const SMALL_PIECE: usize = 400;
 
-/// A merge is worked out so slowly that clients do much beside it.
-const SLOW: Pace = Pace { piece: Duration::from_nanos(1), between: Duration::from_millis(2), beside: 2 };
+/// Merges are so slow that clients commit much concurrently.
+const SLOW: Pace = Pace { piece: Duration::from_nanos(1), between: Duration::from_millis(2), rebase: 2 };
 
 /// Of registers that are texts the one that comes last wins; all others are left to the types' rules. It fails on some
 /// merges, the same ones at every site.

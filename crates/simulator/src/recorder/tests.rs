@@ -1,4 +1,4 @@
-//! What instances tell of a transaction whose client was told nothing must be one story.
+//! The instances' claims about a transaction whose client got no reply must agree.
 
 use super::*;
 use datatypes::{Items, register, set};

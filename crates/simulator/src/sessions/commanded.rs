@@ -92,7 +92,7 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// What a client is told has to be what its last try came to.
+    /// The client's reply must be the result of its last try.
     fn judge_answer(
         &self,
         place: usize,

@@ -54,7 +54,7 @@ impl Call {
         Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
     }
 
-    /// The effect that the operation has in every state, if nobody asks for more.
+    /// The effect that the operation has in every state, for a blind call.
     pub(super) fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
         let effect = unread_effect(operation, self.blind);
         effect.filter(|effect| overwrites(effect) || !may_expire)

@@ -1,6 +1,6 @@
-//! A key drawn at random over all shards: each draws one of its own and says of how many, so that of those that came one
-//! is kept by these numbers. A hint: what replicas hold may be behind, and nothing depends on it. Whoever does depend on
-//! the key asks for it next.
+//! A key drawn at random over all shards: each draws one of its own and says of how many, so that of those that came
+//! one is kept by these numbers. A hint: what replicas hold may be behind, and nothing depends on it. A command that
+//! depends on the key requests it next.
 
 use super::steps::Steps;
 use crate::Invoked;

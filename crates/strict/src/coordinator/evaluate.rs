@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use types::{SessionId, Timestamp};
 
 impl<P: CommitProtocol> Coordinator<P> {
-    /// A transaction that nobody waits for yet.
+    /// A transaction that no client waits for yet.
     pub(super) fn transaction(
         &mut self,
         session: SessionId,
@@ -178,10 +178,10 @@ impl<P: CommitProtocol> Coordinator<P> {
         if transaction.is_begun_anew() {
             self.sessions.win(transaction.session);
         }
-        if let Purpose::Flush { browse } = transaction.purpose {
+        if let Purpose::Flush { keyspace_query } = transaction.purpose {
             // The piece is done; what `forget` would take for a failure goes on.
             transaction.purpose = Purpose::Auto;
-            self.flush_on(browse, step);
+            self.flush_on(keyspace_query, step);
         }
         self.forget(&transaction, step);
     }
@@ -196,7 +196,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         self.forget(&transaction, step);
     }
 
-    /// Gives a session's open transaction up. One that is committing goes on by itself, and nobody hears of it.
+    /// Gives a session's open transaction up. A committing transaction goes on by itself, and no client hears of it.
     pub(super) fn drop_transaction(&mut self, number: u64, step: &mut Step<'_, '_, P>) {
         let Some(mut transaction) = self.take(number) else { return };
         transaction.request = None;

@@ -19,7 +19,7 @@ const PLACES_PER_KEY: u32 = 10;
 
 /// What a look asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LookKind {
+pub enum KeysetReadKind {
     /// How many keys there are.
     Count,
     /// All of them.
@@ -32,42 +32,42 @@ pub enum LookKind {
         count: u32,
     },
 }
-wire_enum!(LookKind { 0 => Count, 1 => Keys, 2 => Scan { place, count } });
+wire_enum!(KeysetReadKind { 0 => Count, 1 => Keys, 2 => Scan { place, count } });
 
 /// A key, and the binary forms of effects on it.
 pub type OwnEffects = (Box<[u8]>, Vec<Box<[u8]>>);
 
 /// A look at which keys a shard has, and what the asking transaction has done to them so far.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LookQuestion {
+pub struct KeysetReadRequest {
     /// What is asked.
-    pub kind: LookKind,
+    pub kind: KeysetReadKind,
     /// The transaction has deleted every key: there are only those that it has made since.
     pub flushed: bool,
     /// The keys that it has written, with the binary forms of all its effects on them, in order.
     pub own: Vec<OwnEffects>,
 }
-wire_struct!(LookQuestion { kind, flushed, own });
+wire_struct!(KeysetReadRequest { kind, flushed, own });
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
-    /// How many keys, if that was asked.
+pub struct KeysetRead {
+    /// The number of keys, if the request wants it.
     pub count: u64,
-    /// The keys, if they were asked for, in any order.
+    /// The keys, if the request wants them, in any order.
     pub keys: Vec<Box<[u8]>>,
     /// Where a scan goes on; 0 at the end.
     pub cursor: u64,
     /// The exact effects that may have created or removed a key.
     pub observed: Observed,
 }
-wire_struct!(Look { count, keys, cursor, observed });
+wire_struct!(KeysetRead { count, keys, cursor, observed });
 
 /// What a call does with a shard's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysetKind {
     /// Looks.
-    Look(LookKind),
+    KeysetRead(KeysetReadKind),
     /// Deletes all.
     Flush,
 }
@@ -87,9 +87,9 @@ type OwnKeys<'q> = BTreeMap<&'q [u8], (bool, bool)>;
 /// A replica's answer to a look: its newest state, with the asker's own effects.
 pub fn look_at<S: Stamp>(
     store: &mut Store<S>,
-    question: &LookQuestion,
+    question: &KeysetReadRequest,
     observed: Observed,
-) -> Result<Look, Malformed> {
+) -> Result<KeysetRead, Malformed> {
     let mut own = OwnKeys::new();
     for (key, effects) in &question.own {
         let effects = effects.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes)));
@@ -99,15 +99,15 @@ pub fn look_at<S: Stamp>(
         let exists = store.with_state(hash, key, |_| true, &effects, |cell| cell.value.is_some());
         own.insert(key, (existed && !question.flushed, exists));
     }
-    let mut look = Look { count: 0, keys: Vec::new(), cursor: 0, observed };
+    let mut look = KeysetRead { count: 0, keys: Vec::new(), cursor: 0, observed };
     match question.kind {
-        LookKind::Count => {
+        KeysetReadKind::Count => {
             let before = own.values().filter(|(existed, _)| *existed).count();
             let after = own.values().filter(|(_, exists)| *exists).count();
             let committed = if question.flushed { 0 } else { store.len() };
             look.count = (committed - before + after) as u64;
         }
-        LookKind::Keys => {
+        KeysetReadKind::Keys => {
             let mut cursor = 0;
             loop {
                 cursor = visit(store, cursor, question.flushed, &own, &mut look.keys);
@@ -117,7 +117,7 @@ pub fn look_at<S: Stamp>(
             }
             add_created(&own, &mut look.keys);
         }
-        LookKind::Scan { place, count } => {
+        KeysetReadKind::Scan { place, count } => {
             look.cursor = place;
             for _ in 0..count.max(1).saturating_mul(PLACES_PER_KEY) {
                 look.cursor = visit(store, look.cursor, question.flushed, &own, &mut look.keys);
@@ -171,13 +171,17 @@ pub fn calls(topology: &Topology, step: &protocol::Step<'_>) -> Option<Vec<Call>
         Some((0..shards).map(|shard| call(shard, kind, last_of(shard))).collect())
     };
     match step {
-        protocol::Step::Count => all(KeysetKind::Look(LookKind::Count)),
-        protocol::Step::Keys => all(KeysetKind::Look(LookKind::Keys)),
+        protocol::Step::Count => all(KeysetKind::KeysetRead(KeysetReadKind::Count)),
+        protocol::Step::Keys => all(KeysetKind::KeysetRead(KeysetReadKind::Keys)),
         protocol::Step::Flush => all(KeysetKind::Flush),
         protocol::Step::Scan { cursor, count } => {
             let shard = u16::try_from(cursor >> CURSOR_BITS).ok().filter(|shard| *shard < shards)?;
             let place = cursor & ((1 << CURSOR_BITS) - 1);
-            Some(vec![call(shard, KeysetKind::Look(LookKind::Scan { place, count: *count }), Some(1))])
+            Some(vec![call(
+                shard,
+                KeysetKind::KeysetRead(KeysetReadKind::Scan { place, count: *count }),
+                Some(1),
+            )])
         }
         protocol::Step::Key(_) | protocol::Step::Losses(_) | protocol::Step::Random => None,
     }
@@ -194,27 +198,27 @@ pub fn next_cursor(shard: u16, place: u64, shards: u16) -> u64 {
 
 impl Steps {
     /// What a look has to know of the steps before it.
-    pub fn look_question(&self, index: usize) -> Option<LookQuestion> {
+    pub fn look_question(&self, index: usize) -> Option<KeysetReadRequest> {
         let CallStep { call, .. } = self.list().get(index)?;
-        let Some(KeysetCall { kind: KeysetKind::Look(kind), .. }) = call.keyset else { return None };
+        let Some(KeysetCall { kind: KeysetKind::KeysetRead(kind), .. }) = call.keyset else { return None };
         let earlier = self.list()[..index].iter().filter(|step| step.call.shard == call.shard);
         let flushed = earlier.clone().any(|step| step.call.is_flush());
         let expired = self.expiries.iter().filter(|(_, (shard, _))| *shard == call.shard);
         let mut own: BTreeMap<&[u8], ()> = expired.map(|(key, _)| (&**key, ())).collect();
         own.extend(earlier.filter(|step| step.call.keyset.is_none()).map(|step| (&*step.call.key, ())));
         let own = own.into_keys().map(|key| (key.into(), self.own_effects(key, call.shard, index)));
-        Some(LookQuestion { kind, flushed, own: own.collect() })
+        Some(KeysetReadRequest { kind, flushed, own: own.collect() })
     }
 
     /// Takes a replica's answer to a look.
-    pub fn take_look(&mut self, index: usize, look: Look, shards: u16) {
+    pub fn take_look(&mut self, index: usize, look: KeysetRead, shards: u16) {
         let Some(question) = self.look_question(index) else { return };
         let Some(step) = self.list().get(index) else { return };
         let mut result = ReplyBuf::new();
         match question.kind {
-            LookKind::Count => result.integer(i64::try_from(look.count).unwrap_or(i64::MAX)),
-            LookKind::Keys => look.keys.iter().for_each(|key| result.bulk(key)),
-            LookKind::Scan { .. } => {
+            KeysetReadKind::Count => result.integer(i64::try_from(look.count).unwrap_or(i64::MAX)),
+            KeysetReadKind::Keys => look.keys.iter().for_each(|key| result.bulk(key)),
+            KeysetReadKind::Scan { .. } => {
                 result.integer(next_cursor(step.call.shard, look.cursor, shards) as i64);
                 look.keys.iter().for_each(|key| result.bulk(key));
             }
@@ -239,7 +243,7 @@ impl Steps {
             };
             let access = keysets.entry(shard).or_default();
             match keyset.kind {
-                KeysetKind::Look(_) => access.observed.extend(done.invoked.observed.clone()),
+                KeysetKind::KeysetRead(_) => access.observed.extend(done.invoked.observed.clone()),
                 KeysetKind::Flush => {
                     access.flushed_after = Some(invocations.get(&shard).copied().unwrap_or(0));
                 }
@@ -258,16 +262,16 @@ impl Steps {
         });
         match keyset.kind {
             KeysetKind::Flush => sink.simple("OK"),
-            KeysetKind::Look(LookKind::Count) => {
+            KeysetKind::KeysetRead(KeysetReadKind::Count) => {
                 let counted = answers.flat_map(|answer| answer.elements());
                 let sum = counted.map(|element| if let Reply::Integer(count) = element { count } else { 0 });
                 sink.integer(sum.sum());
             }
-            KeysetKind::Look(LookKind::Keys) => {
+            KeysetKind::KeysetRead(KeysetReadKind::Keys) => {
                 let keys: Vec<Reply<'_>> = answers.flat_map(|answer| answer.elements()).collect();
                 reply_keys(&keys, sink);
             }
-            KeysetKind::Look(LookKind::Scan { .. }) => {
+            KeysetKind::KeysetRead(KeysetReadKind::Scan { .. }) => {
                 let elements: Vec<Reply<'_>> = answers.flat_map(|answer| answer.elements()).collect();
                 let Some((Reply::Integer(cursor), keys)) = elements.split_first() else { return };
                 sink.array(2);

@@ -10,28 +10,28 @@
 //!
 //! [`CommitProtocol`] says what a protocol must bring. Nothing here knows of votes, leaders or views.
 
-mod browse;
 mod call;
 mod draw;
 mod evaluate;
 mod expiring;
 mod keyset;
+mod keyspace_query;
 mod requests;
 mod sessions;
 mod steps;
 mod transaction;
 
-pub use browse::Question;
 pub use call::{Call, observe_whole, result_unread, unread_effect, whole_key};
 pub use draw::draw_from;
 pub use expiring::Expiring;
-pub use keyset::{Look, LookQuestion, look_at};
+pub use keyset::{KeysetRead, KeysetReadRequest, look_at};
+pub use keyspace_query::Question;
 pub use steps::{Answer, CallStep, Done, Progress, Steps};
 pub use transaction::{Purpose, Transaction};
 
 use crate::Topology;
 use crate::node::{self, Node};
-use browse::Browse;
+use keyspace_query::KeyspaceQuery;
 use protocol::{Claim, CommitStamp, Encode, Input, Now, Outputs};
 use sessions::Sessions;
 use std::collections::BTreeMap;
@@ -50,9 +50,9 @@ const LEASE: Duration = Duration::from_secs(60);
 pub trait CommitProtocol: Debug + Sized {
     /// How coordinators and replicas are set up.
     type Options;
-    /// What they say to one another.
+    /// The messages between coordinators and replicas.
     type Message: Wire + From<Question>;
-    /// What they can be reminded of.
+    /// The timers of coordinators and replicas.
     type Timer: Copy + Ord + Debug + From<Wake>;
     /// What replicas write to the journal.
     type Record<'a>: Encode;
@@ -85,7 +85,7 @@ pub trait CommitProtocol: Debug + Sized {
         message: Self::Message,
         step: &mut Step<'_, '_, Self>,
     );
-    /// Somebody else does, who may be a replica of a group that has changed.
+    /// Another process hosts it, perhaps as a replica of a group that has changed.
     fn on_stranger(_: &mut Coordinator<Self>, _: NodeId, _: Self::Message, _: &mut Step<'_, '_, Self>) {}
     /// A timer has run out.
     fn on_timer(coordinator: &mut Coordinator<Self>, timer: Self::Timer, step: &mut Step<'_, '_, Self>);
@@ -103,7 +103,7 @@ pub trait CommitProtocol: Debug + Sized {
     fn replica_for(coordinator: &Coordinator<Self>, shard: u16, tries: u32, now: Instant) -> Option<usize>;
     /// A transaction begins to run: usually by [`Coordinator::advance`].
     fn begin(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
-    /// Asks for the evaluation of a step, and those that are asked for with it, that has been asked for `tries` times.
+    /// Requests the evaluation of a step and of the steps chained to it, after `tries` earlier requests.
     fn read(
         coordinator: &mut Coordinator<Self>,
         run: &Transaction<Self>,
@@ -111,7 +111,7 @@ pub trait CommitProtocol: Debug + Sized {
         tries: u32,
         step: &mut Step<'_, '_, Self>,
     );
-    /// Asks for the evaluation of steps that have not been asked for.
+    /// Requests the evaluation of steps that are not in flight yet.
     fn read_first(
         coordinator: &mut Coordinator<Self>,
         run: &Transaction<Self>,
@@ -124,8 +124,8 @@ pub trait CommitProtocol: Debug + Sized {
     fn refuses_transactions(_: &Self::Options) -> Option<&'static str> {
         None
     }
-    /// True if steps on one key that have to be evaluated one after the other are asked for together: asking for one asks for
-    /// those of [`Steps::chain`].
+    /// True if the coordinator sends steps on one key that must be evaluated in sequence together: a request for one
+    /// includes those of [`Steps::chain`].
     fn chains(_: &Transaction<Self>) -> bool;
     /// True if replicas are asked for this step even if it needs no evaluation.
     fn asks_first(_: &Transaction<Self>, _: usize) -> bool {
@@ -139,7 +139,7 @@ pub trait CommitProtocol: Debug + Sized {
     /// [`Coordinator::run`] or [`Coordinator::fail`].
     fn commit(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
 
-    /// True once votes are asked for: the transaction goes on, whoever waits for it.
+    /// True once the coordinator has asked for votes: the transaction goes on, whether or not a client waits for it.
     fn is_committing(phase: &Self::Phase) -> bool;
     /// When a transaction wants to be looked at next.
     fn wake(coordinator: &Coordinator<Self>, run: &Transaction<Self>, now: Instant) -> Option<Instant>;
@@ -177,7 +177,7 @@ pub enum Wake {
         number: u64,
     },
     /// A piece of the keyspace has not been answered.
-    Browse {
+    KeyspaceQuery {
         /// The question's number.
         number: u64,
     },
@@ -194,7 +194,7 @@ pub struct Coordinator<P: CommitProtocol> {
     counter: u64,
     /// In boxes, as they are taken out and put back with every message.
     pub(crate) transactions: BTreeMap<u64, Box<Transaction<P>>>,
-    browses: BTreeMap<u64, Browse>,
+    browses: BTreeMap<u64, KeyspaceQuery>,
     sessions: Sessions,
     /// Keys whose blind writes are evaluated.
     pub(crate) expiring: Expiring,
@@ -203,7 +203,7 @@ pub struct Coordinator<P: CommitProtocol> {
     pub(crate) protocol: P,
 }
 
-/// What a handler works with beside the coordinator.
+/// What a handler gets in addition to the coordinator.
 pub struct Step<'s, 'o, P: CommitProtocol> {
     pub(crate) now: Now,
     pub(crate) random: &'s mut Rng,
@@ -391,8 +391,8 @@ impl<P: CommitProtocol> Coordinator<P> {
     pub(crate) fn forget(&mut self, transaction: &Transaction<P>, step: &mut Step<'_, '_, P>) {
         let number = transaction.id.number;
         step.out.disarm(Wake::Transaction { number }.into());
-        if let Purpose::Flush { browse } = transaction.purpose {
-            self.fail_browse(browse, step);
+        if let Purpose::Flush { keyspace_query } = transaction.purpose {
+            self.fail_browse(keyspace_query, step);
         }
         P::ended(self, transaction);
         if !transaction.turn.is_empty() {

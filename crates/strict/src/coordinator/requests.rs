@@ -3,7 +3,7 @@
 use super::draw::Own;
 use super::sessions::Queued;
 use super::{Call, CommitProtocol, Coordinator, Purpose, Step, Transaction, keyset, observe_whole};
-use protocol::{ContextAsk, KeyedOperation, Request};
+use protocol::{ContextRequest, KeyedOperation, Request};
 use std::collections::BTreeSet;
 use types::{Error, ErrorCode, KeyHash, RequestId, SessionId};
 
@@ -40,7 +40,7 @@ impl<P: CommitProtocol> Coordinator<P> {
                 watches.into_iter().for_each(|watched| self.sessions.watch(*session, watched));
                 step.out.reply(id).simple("OK");
             }
-            Request::Context { .. } => step.out.reply(id).error(&ContextAsk::refusal()),
+            Request::Context { .. } => step.out.reply(id).error(&ContextRequest::refusal()),
             Request::Own { words, .. } => step.out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 self.drop_open(*session, step);
@@ -152,7 +152,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             if watched {
                 self.sessions.take_watches(session);
             }
-            return self.browse(session, id, only, step);
+            return self.keyspace_query(session, id, only, step);
         }
         let calls = match self.calls(steps) {
             Ok(calls) => calls,

@@ -43,11 +43,11 @@ pub struct Lost {
     pub times: u32,
     /// When the latest was refused.
     pub at: Instant,
-    /// How long the client has taken since then, between replies and what it asked next.
-    pub thought: Duration,
-    /// The shortest such time until it was refused again. What replicas take is no part of it: the longer others wait for
-    /// keys that are kept for it, the longer its reads wait for those.
-    pub away: Option<Duration>,
+    /// The client's think time since then: between replies and its next request.
+    pub think_time: Duration,
+    /// The shortest such time until it was refused again. It excludes the time of replicas: the longer others wait for
+    /// keys reserved for the transaction, the longer its reads wait for them.
+    pub shortest_think_time: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -189,13 +189,17 @@ impl Sessions {
     pub fn lose(&mut self, session: SessionId, age: Stamp, retries: u32, now: Instant) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let before = state.lost.filter(|lost| lost.age == age);
-        let away = before.map(|lost| lost.thought);
+        let shortest_think_time = before.map(|lost| lost.think_time);
         state.lost = Some(Lost {
             age,
             times: before.map_or(0, |lost| lost.times) + 1 + retries,
             at: now,
-            thought: Duration::ZERO,
-            away: before.and_then(|lost| lost.away).into_iter().chain(away).min(),
+            think_time: Duration::ZERO,
+            shortest_think_time: before
+                .and_then(|lost| lost.shortest_think_time)
+                .into_iter()
+                .chain(shortest_think_time)
+                .min(),
         });
     }
 
@@ -228,7 +232,7 @@ impl Session {
 
     fn asked(&mut self, now: Instant) {
         if let (Some(lost), Some(answered)) = (&mut self.lost, self.answered.take()) {
-            lost.thought += now - answered;
+            lost.think_time += now - answered;
         }
     }
 }
@@ -309,17 +313,23 @@ mod tests {
         }
         sessions.lose(SESSION, age(5), 2, at(140));
         let lost = sessions.lost(SESSION, at(150)).expect("it has lost");
-        assert_eq!((lost.age, lost.times, lost.away), (age(5), 4, Some(Duration::from_millis(3))));
+        assert_eq!(
+            (lost.age, lost.times, lost.shortest_think_time),
+            (age(5), 4, Some(Duration::from_millis(3)))
+        );
         sessions.answered(SESSION, at(140));
         sessions.asked(SESSION, at(149));
         sessions.lose(SESSION, age(5), 0, at(150));
         assert_eq!(
-            sessions.lost(SESSION, at(150)).and_then(|lost| lost.away),
+            sessions.lost(SESSION, at(150)).and_then(|lost| lost.shortest_think_time),
             Some(Duration::from_millis(3))
         );
         assert!(sessions.lost(SESSION, at(2150)).is_none(), "that is long ago");
         sessions.lose(SESSION, age(7), 0, at(3000));
-        assert_eq!(sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.away)), Some((1, None)));
+        assert_eq!(
+            sessions.lost(SESSION, at(3001)).map(|lost| (lost.times, lost.shortest_think_time)),
+            Some((1, None))
+        );
         sessions.win(SESSION);
         assert!(sessions.lost(SESSION, at(3001)).is_none());
     }

@@ -1,4 +1,4 @@
-//! The steps of a transaction: what was asked, what they observed and changed so far.
+//! The steps of a transaction: the operations, what they observed and what they changed so far.
 
 use super::call::{Call, whole_key};
 use super::expiring::Expiring;
@@ -49,7 +49,7 @@ pub enum Progress {
     Waiting,
     /// A replica was asked: how many times so far, and when last.
     Asked { tries: u32, at: Instant },
-    /// Left to the shard that is asked last: it evaluates the step and decides.
+    /// Left to the last shard: it evaluates the step and decides.
     Deferred,
     /// Evaluated.
     Done(Done),
@@ -74,7 +74,7 @@ pub struct CallStep {
     later: Option<u32>,
     /// How many steps on the same key come before it.
     depth: u32,
-    /// It is asked for together with the one before it.
+    /// The coordinator sends it together with the step before it.
     chained: bool,
     /// What the transaction does to the key without having observed it, this step included, once it is evaluated.
     unobserved: Unobserved,
@@ -116,7 +116,7 @@ pub struct Steps {
     deadlines: BTreeSet<CompactKey>,
     /// The first step that is not evaluated.
     evaluated: usize,
-    /// How many questions are open: what is asked for together is one.
+    /// The number of open requests: a chain counts as one.
     questions: usize,
     /// The first step of which was not asked yet whether it can begin.
     begun: usize,
@@ -329,7 +329,7 @@ impl Steps {
         self.list.get(index).is_some_and(|step| step.chained)
     }
 
-    /// The steps that are asked for together with one and behind it, on its key.
+    /// The steps chained behind a step on its key, which the coordinator sends together with it.
     pub fn chain(&self, index: usize) -> impl Iterator<Item = (u32, &Call)> {
         let later = |place: &u32| self.list[*place as usize].later;
         let behind = std::iter::successors(self.list.get(index).and_then(|step| step.later), later);
@@ -540,7 +540,7 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keyset::{KeysetCall, KeysetKind, LookKind};
+    use super::super::keyset::{KeysetCall, KeysetKind, KeysetReadKind};
     use super::*;
     use datatypes::register;
 
@@ -640,7 +640,7 @@ mod tests {
         effects
     }
 
-    /// Some have begun, and nobody is asked for them.
+    /// Some steps have begun without a request to a replica.
     #[test]
     fn what_can_begin_is_what_a_look_at_every_step_says() {
         let expiring = Expiring::default();
@@ -649,7 +649,7 @@ mod tests {
             let keys = ["a", "b", "c", ""];
             let any = |random: &mut Rng| match random.u8(..12) {
                 0 => keyset_call(KeysetKind::Flush),
-                1 => keyset_call(KeysetKind::Look(LookKind::Count)),
+                1 => keyset_call(KeysetKind::KeysetRead(KeysetReadKind::Count)),
                 2..=5 => call(keys[random.usize(..4)], &READ, false),
                 6..=8 => call(keys[random.usize(..4)], &ADD, true),
                 _ => call(keys[random.usize(..4)], &ADD, false),
@@ -703,7 +703,7 @@ mod tests {
         assert_eq!(ready(&mut steps), [0, 1], "nothing is left");
     }
 
-    /// It stays as it is for as long as it is asked for, whatever else is: who asks for it again asks for the same.
+    /// A chain stays as it is while it is in flight, whatever else changes: a retry sends the same chain.
     #[test]
     fn what_is_asked_for_together_stays_so() {
         let flush = || keyset_call(KeysetKind::Flush);
@@ -731,8 +731,8 @@ mod tests {
         assert!(!steps.is_chained(2) && steps.is_chained(3));
     }
 
-    /// However many are asked for on one key, there is as much room for others; and what was evaluated is told again no more
-    /// often than as much is asked for.
+    /// However many steps are sent for one key, as much room is left for others; and the coordinator repeats evaluated
+    /// steps no more often than it sends as many new ones.
     #[test]
     fn more_is_asked_for_together_the_more_there_is_before() {
         let (expiring, at, keys) = (Expiring::default(), Instant(0), ["a", "b", "c"]);

@@ -16,7 +16,7 @@ pub enum Purpose {
     /// Keep what was observed as the session's watches.
     Watch,
     /// A piece of FLUSH: deletes keys, then the browse with this number goes on.
-    Flush { browse: u64 },
+    Flush { keyspace_query: u64 },
 }
 
 /// A transaction in progress. It goes from hand to hand, so it stays where it is.

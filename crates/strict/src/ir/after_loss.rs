@@ -4,20 +4,20 @@
 //! any view, and goes on as the only member of an epoch that none of the lost can have begun.
 //!
 //! # What is saved
-//! Outcomes are facts, whoever of those that are left knows them. What succeeded in an earlier view is in the record
-//! that the highest last normal view among them began with, as ever. A tentative result may have succeeded on the fast
-//! path if, with all of the lost, it has a fast quorum: so often it has to be found. That is once where few are left. A
-//! vote to commit and a refusal of the same transaction may both be found so often: the vote stays, so that nothing is
-//! lost that was acknowledged; what was refused may commit. Of two transactions that exclude each other one is kept,
-//! which need not be the one that succeeded. What none of them has heard of is lost.
+//! Outcomes are facts, whichever surviving member knows them. What succeeded in an earlier view is in the record that
+//! the highest last normal view among them began with, as ever. A tentative result may have succeeded on the fast path
+//! if, with all of the lost, it has a fast quorum: so often it has to be found. That is once where few are left. A vote
+//! to commit and a refusal of the same transaction may both be found so often: the vote stays, so that nothing is lost
+//! that was acknowledged; what was refused may commit. Of two transactions that exclude each other the new leader
+//! retains one, which need not be the one that succeeded. What no survivor has heard of is lost.
 //!
 //! # Two commands at once
-//! Of two members that name each other one goes on: whoever told its record in the higher view takes over in no lower
-//! one. Two that do not name each other both go on; the operator asks one.
+//! Of two members that name each other only one goes on: a member that has sent its record in the higher view does not
+//! take over in a lower one. Two members that do not name each other both go on: the operator must command only one.
 
 use super::epoch::after_loss;
 use super::replica::{Port, Replica, Status};
-use super::view_change::Told;
+use super::view_change::PartialRecord;
 use super::{Application, Configuration, Operations, fast_quorum, tolerated};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ impl<O: Operations> Replica<O> {
         let others: BTreeSet<Address> =
             asked.members.iter().copied().filter(|left| *left != self.address).collect();
         if self.status == Status::ViewChanging && self.changeover.left_in(self.view) == Some(&others) {
-            // It was asked before, and waits for them.
+            // It got the command before, and waits for them.
             return;
         }
         let configuration = Configuration { epoch: after_loss(present), members: vec![self.address] };
@@ -58,28 +58,30 @@ impl<O: Operations> Replica<O> {
     /// The records of all that are left are here.
     pub(super) fn take_over(
         &mut self,
-        mut told: BTreeMap<usize, Told<O>>,
+        mut record_parts: BTreeMap<usize, PartialRecord<O>>,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
         let Some(configuration) = self.changeover.proposed_in(self.view) else { return };
         // What had been decided to follow can only have begun without their knowledge: it is given up too.
         self.membership.next = None;
-        told.values_mut().for_each(|told| told.next = None);
-        self.lead(told, app, port);
+        record_parts.values_mut().for_each(|record_parts| record_parts.next = None);
+        self.lead(record_parts, app, port);
         let after = self.view;
         self.on_epoch(configuration, after, app, port);
     }
 
     /// Goes on once the records of all that are left are here.
-    pub(super) fn take_over_if_told(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
+    pub(super) fn take_over_if_complete(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
         let Some(left) = self.changeover.left_in(self.view) else { return };
         let place = |of: &Address| self.members().iter().position(|member| member == of);
-        let told = |of: &Address| place(of).and_then(|member| self.changing.told.get(&member));
-        if left.iter().all(|of| told(of).is_some_and(Told::is_ready)) {
-            let told = std::mem::take(&mut self.changing.told);
-            let told = told.into_iter().filter(|(_, told)| told.is_ready()).collect();
-            self.take_over(told, app, port);
+        let record_parts =
+            |of: &Address| place(of).and_then(|member| self.changing.record_parts.get(&member));
+        if left.iter().all(|of| record_parts(of).is_some_and(PartialRecord::is_ready)) {
+            let record_parts = std::mem::take(&mut self.changing.record_parts);
+            let record_parts =
+                record_parts.into_iter().filter(|(_, record_parts)| record_parts.is_ready()).collect();
+            self.take_over(record_parts, app, port);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What IR asks of the application above it.
+//! The upcalls of IR to its application.
 
 use std::fmt::Debug;
 use types::{Timestamp, TransactionId, Wire};

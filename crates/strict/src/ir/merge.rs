@@ -1,6 +1,6 @@
 //! What a leader makes of f+1 records: IR-TAPIR's Merge(R, d, u).
 
-use super::{Application, Entry, Group, Groups, Held, Operations};
+use super::{Application, Entry, Group, Groups, HeldAttempt, Operations};
 use crate::{Mutant, Mutants};
 use std::collections::BTreeSet;
 use types::TransactionId;
@@ -55,7 +55,7 @@ pub fn merge<O: Operations>(
             *finalized = true;
             if O::holds(*result) {
                 app.hold(id, operation);
-                group.held = Some(Held { attempt: *attempt, operation: operation.clone() });
+                group.held = Some(HeldAttempt { attempt: *attempt, operation: operation.clone() });
             }
         }
         merged.insert(id, group);
@@ -134,7 +134,7 @@ fn finalized<'e, O: Operations>(
 
 fn settle<O: Operations>(mut group: Group<O>, entry: Entry<O>) -> Group<O> {
     if O::holds(entry.result) {
-        let held = entry.operation.clone().map(|operation| Held { attempt: entry.attempt, operation });
+        let held = entry.operation.clone().map(|operation| HeldAttempt { attempt: entry.attempt, operation });
         group.held = held;
     }
     group.entry = Some(Entry { finalized: true, ..entry });

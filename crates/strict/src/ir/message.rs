@@ -149,7 +149,7 @@ pub enum Message<O: Operations> {
     StartView {
         /// The view.
         view: u64,
-        /// What follows the epoch: whoever starts this view serves nobody in it.
+        /// The next epoch's configuration: a replica that starts this view serves no clients in it.
         next: Option<Configuration>,
         /// How far the leader is, and which outcomes it has.
         summary: Summary,
@@ -332,10 +332,10 @@ pub struct Question {
     pub asker: Incarnation,
     /// The bucket.
     pub bucket: u64,
-    /// What the replica that is asked has told of it before.
-    pub told: Digest,
+    /// The digest that the answering replica had reported for this bucket.
+    pub reported: Digest,
 }
-wire_struct!(Question { asker, bucket, told });
+wire_struct!(Question { asker, bucket, reported });
 
 /// One part of several that make a record; all of them count or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -49,7 +49,6 @@ mod after_loss;
 mod application;
 mod client;
 mod epoch;
-mod forgetting;
 mod log;
 mod merge;
 mod message;
@@ -62,6 +61,7 @@ mod recovery;
 mod replica;
 mod sync;
 mod view_change;
+mod vote_retention;
 
 pub use application::{Application, Operations};
 pub use client::Tally;
@@ -69,7 +69,7 @@ pub use epoch::{Configuration, Membership, epoch_of, first_view};
 pub use log::{Digest, EndedGroup, Points, Summary};
 pub use merge::merge;
 pub use message::{Ending, Message, Part, Question};
-pub use record::{CoordinatorView, Entry, Group, Groups, Held};
+pub use record::{CoordinatorView, Entry, Group, Groups, HeldAttempt};
 pub use recovery::Recovering;
 pub use replica::{Change, Port, Replica, Status};
 

@@ -13,12 +13,13 @@ pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
 /// How many buckets are asked for at a time.
 const ASKED: usize = 8;
 
-/// What is being fetched from one replica, which told more than is here. An answer counts only if that life of it was
-/// asked after it told: an earlier answer may lack what the replica has learned in between, and so may another life.
+/// The outcomes that this replica fetches from another one, which reported more than this replica has. An answer counts
+/// only if this replica asked that life after its report: an earlier answer, or one of another life, may lack what the
+/// replica has learned in between.
 #[derive(Debug)]
-pub(super) struct Pull {
+pub(super) struct OutcomeFetch {
     node: NodeId,
-    /// The buckets that differ, as they were told; the first few of them are asked for.
+    /// The buckets that differ, with the digests that the other replica reported; this replica asks for the first few.
     missing: BTreeMap<u64, Digest>,
 }
 
@@ -41,15 +42,15 @@ impl<O: Operations> Replica<O> {
             self.pulls.remove(&from.address());
             return true;
         }
-        for (of, told) in missing.iter().take(ASKED) {
-            self.ask_outcomes(from.address(), *of, *told, port);
+        for (of, reported) in missing.iter().take(ASKED) {
+            self.ask_outcomes(from.address(), *of, *reported, port);
         }
-        self.pulls.insert(from.address(), Pull { node: from, missing });
+        self.pulls.insert(from.address(), OutcomeFetch { node: from, missing });
         false
     }
 
-    fn ask_outcomes(&self, to: Address, of: u64, told: Digest, port: &mut impl Port<O>) {
-        let question = Question { asker: self.incarnation, bucket: of, told };
+    fn ask_outcomes(&self, to: Address, of: u64, reported: Digest, port: &mut impl Port<O>) {
+        let question = Question { asker: self.incarnation, bucket: of, reported };
         let known = self.log.ended_in(of).map(|(id, _)| id).collect();
         port.send(to, Message::Lacking { question, known });
     }
@@ -89,7 +90,7 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let Question { asker, bucket: of, told } = question;
+        let Question { asker, bucket: of, reported } = question;
         let source = from.address();
         for EndedGroup { id, born, operation } in groups {
             if bucket(born) == of {
@@ -97,23 +98,23 @@ impl<O: Operations> Replica<O> {
             }
         }
         let (any, life) = (self.mutants.has(Mutant::StaleOutcomes), self.incarnation);
-        let asked = |pull: &&mut Pull| match pull.missing.get(&of) {
-            Some(latest) => any || (pull.node, life, *latest) == (from, asker, told),
+        let asked = |pull: &&mut OutcomeFetch| match pull.missing.get(&of) {
+            Some(latest) => any || (pull.node, life, *latest) == (from, asker, reported),
             None => false,
         };
         let Some(pull) = self.pulls.get_mut(&source).filter(asked) else { return };
         self.changing.came_on();
         if !complete {
-            return self.ask_outcomes(source, of, told, port);
+            return self.ask_outcomes(source, of, reported, port);
         }
         pull.missing.remove(&of);
-        let next = pull.missing.iter().nth(ASKED - 1).map(|(of, told)| (*of, *told));
+        let next = pull.missing.iter().nth(ASKED - 1).map(|(of, reported)| (*of, *reported));
         match (pull.missing.is_empty(), next) {
             (true, _) => {
                 self.pulls.remove(&source);
                 self.pulled(source, app, port);
             }
-            (false, Some((of, told))) => self.ask_outcomes(source, of, told, port),
+            (false, Some((of, reported))) => self.ask_outcomes(source, of, reported, port),
             (false, None) => {}
         }
     }

@@ -37,11 +37,11 @@
 //! whoever knows some epoch finds the present one, from answer to answer, and nothing is counted on the way.
 
 use super::replica::{Change, Port, Replica, Status};
-use super::sync::Syncing;
-use super::view_change::{PATIENCE, Starting, Told, parts};
+use super::sync::SyncState;
+use super::view_change::{PATIENCE, PartialRecord, Starting, parts};
 use super::{
-    Application, Configuration, Groups, Held, Membership, Message, Operations, Part, Summary, epoch_of,
-    first_view, quorum,
+    Application, Configuration, Groups, HeldAttempt, Membership, Message, Operations, Part, Summary,
+    epoch_of, first_view, quorum,
 };
 use crate::Mutant;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ pub(super) struct Changeover {
     inviting: Option<(Configuration, BTreeSet<Address>)>,
     /// What the record of this view is to say, unless it says something else already.
     pub(super) proposing: Option<(u64, Configuration)>,
-    /// In this view nobody else is left but these: all that they have counts, and nobody is waited for beside them.
+    /// In this view only these members are left: the leader counts all that they have and waits for no other member.
     pub(super) left: Option<(u64, BTreeSet<Address>)>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Closing {
     /// Who has what the next epoch begins with.
     ready: BTreeSet<Address>,
     /// StartEpoch was sent.
-    told: bool,
+    start_sent: bool,
 }
 
 impl<O: Operations> Replica<O> {
@@ -132,8 +132,8 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// Who asks a replica that is of no epoch has to look elsewhere; or knows of an epoch that began while this one was
-    /// away.
+    /// A sender that asks a replica outside any epoch must look elsewhere; or it knows of an epoch that began while
+    /// this replica was down.
     pub fn turn_away(&self, from: Address, port: &mut impl Port<O>) {
         self.tell_epoch(from, port);
         self.ask_epoch(port);
@@ -250,7 +250,7 @@ impl<O: Operations> Replica<O> {
             return;
         }
         let (sealed, ready) = (BTreeSet::new(), BTreeSet::new());
-        self.changing.closing = Some(Closing { sealed, ready, told: false });
+        self.changing.closing = Some(Closing { sealed, ready, start_sent: false });
         self.on_sealed(self.address, !self.forgetful, app, port);
     }
 
@@ -280,7 +280,7 @@ impl<O: Operations> Replica<O> {
         else {
             return;
         };
-        let first = !std::mem::replace(&mut closing.told, true);
+        let first = !std::mem::replace(&mut closing.start_sent, true);
         let ready = next.members.iter().filter(|member| closing.ready.contains(member)).count();
         if first {
             self.say_start_epoch(port);
@@ -342,15 +342,15 @@ impl<O: Operations> Replica<O> {
             return port.send(from.address(), Message::EpochReady { epoch: configuration.epoch, after });
         }
         let of = |starting: &Starting<O>| {
-            (starting.told.next.as_ref().map_or(0, |next| next.epoch), starting.view)
+            (starting.record_parts.next.as_ref().map_or(0, |next| next.epoch), starting.view)
         };
         let this = (configuration.epoch, after);
         if self.changing.starting.as_ref().is_none_or(|starting| of(starting) < this) {
-            let told = Told::new(0, Some(configuration), part);
-            self.changing.starting = Some(Starting { view: after, source: from, joins: true, told });
+            let record_parts = PartialRecord::new(0, Some(configuration), part);
+            self.changing.starting = Some(Starting { view: after, source: from, joins: true, record_parts });
         }
         let Some(starting) = &mut self.changing.starting else { return };
-        if of(starting) == this && starting.told.take(part, summary, groups) {
+        if of(starting) == this && starting.record_parts.take(part, summary, groups) {
             starting.source = from;
             self.complete_start(app, port);
         }
@@ -361,13 +361,13 @@ impl<O: Operations> Replica<O> {
         &mut self,
         source: NodeId,
         after: u64,
-        told: Told<O>,
+        record_parts: PartialRecord<O>,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        let (base, next) = (told.summary.points.base, told.next.clone());
+        let (base, next) = (record_parts.summary.points.base, record_parts.next.clone());
         let Some(epoch) = next.as_ref().map(|next| next.epoch) else { return };
-        self.install_record(base, told.groups(), app, port);
+        self.install_record(base, record_parts.groups(), app, port);
         self.membership.next = next;
         self.persist_membership(port);
         self.changing.resent = 0;
@@ -400,8 +400,8 @@ impl<O: Operations> Replica<O> {
         self.view = first_view(configuration.epoch);
         self.membership = Membership { present: configuration, after, next: None };
         (self.changing, self.sync, self.changeover) =
-            (Default::default(), Syncing::default(), Default::default());
-        self.memory.begin_epoch();
+            (Default::default(), SyncState::default(), Default::default());
+        self.vote_retention.begin_epoch();
         self.pulls.clear();
         self.behind = None;
         self.persist_membership(port);
@@ -413,7 +413,7 @@ impl<O: Operations> Replica<O> {
         };
         if self.status == Status::Normal {
             self.last_normal = self.view;
-            if self.memory.forgets_itself() {
+            if self.vote_retention.forgets_itself() {
                 app.let_go(self.points.base);
             }
         }
@@ -441,7 +441,7 @@ impl<O: Operations> Replica<O> {
         }
         if self.leads() {
             self.say_start_view(port);
-            if self.changing.closing.as_ref().is_some_and(|closing| closing.told) {
+            if self.changing.closing.as_ref().is_some_and(|closing| closing.start_sent) {
                 self.say_start_epoch(port);
             }
             port.arm_view_timer(self.patient());
@@ -453,7 +453,7 @@ impl<O: Operations> Replica<O> {
     }
 
     /// The groups that are undecided here, with the locks that they hold.
-    pub fn undecided(&self) -> impl Iterator<Item = (types::TransactionId, Option<&Held<O>>)> {
+    pub fn undecided(&self) -> impl Iterator<Item = (types::TransactionId, Option<&HeldAttempt<O>>)> {
         self.log.undecided().map(|(id, group)| (id, group.held.as_ref()))
     }
 }

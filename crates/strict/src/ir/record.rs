@@ -50,7 +50,7 @@ impl<O: Operations> Entry<O> {
 
 /// An attempt whose locks a replica holds, durably, whatever result the group has been given since.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held<O: Operations> {
+pub struct HeldAttempt<O: Operations> {
     /// The attempt.
     pub attempt: u32,
     /// Its operation.
@@ -69,7 +69,7 @@ pub struct Group<O: Operations> {
     /// The consensus operation that counts.
     pub entry: Option<Entry<O>>,
     /// The locks held for it.
-    pub held: Option<Held<O>>,
+    pub held: Option<HeldAttempt<O>>,
     /// The inconsistent operation that ended the group. Nothing else matters then.
     pub outcome: Option<O::Inconsistent>,
 }
@@ -123,14 +123,14 @@ impl<O: Operations> Wire for Entry<O> {
     }
 }
 
-impl<O: Operations> Wire for Held<O> {
+impl<O: Operations> Wire for HeldAttempt<O> {
     fn encode(&self, out: &mut Vec<u8>) {
         self.attempt.encode(out);
         self.operation.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Held { attempt: Wire::decode(input)?, operation: Wire::decode(input)? })
+        Ok(HeldAttempt { attempt: Wire::decode(input)?, operation: Wire::decode(input)? })
     }
 }
 

@@ -15,7 +15,7 @@ impl<O: Operations> Replica<O> {
                 self.last_normal = self.last_normal.max(last_normal);
             }
             Recovering::Membership(membership) => {
-                // What this replica remembers counts before what it was told at its start.
+                // What this replica remembers takes precedence over the configuration that it was started with.
                 if epoch_of(self.view) > membership.present.epoch {
                     self.view = first_view(membership.present.epoch);
                 }
@@ -78,7 +78,7 @@ impl<O: Operations> Replica<O> {
         } else if alone || forgets || (complete && fresh) {
             (self.status, self.last_normal) = (Status::Normal, self.view);
         } else if complete {
-            // What was missed while away comes with a new view.
+            // A new view brings what the replica missed while it was down.
             self.status = Status::ViewChanging;
             self.enter_view(self.view + 1, port);
         } else {

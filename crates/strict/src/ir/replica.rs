@@ -1,14 +1,14 @@
 //! An IR replica in normal operation: proposals, results, promises, outcomes. View changes are next door.
 
-use super::forgetting::Memory;
 use super::log::Log;
-use super::outcomes::Pull;
+use super::outcomes::OutcomeFetch;
 use super::reconfigure::Changeover;
-use super::sync::Syncing;
-use super::view_change::Changing;
+use super::sync::SyncState;
+use super::view_change::ViewChangeState;
+use super::vote_retention::VoteRetention;
 use super::{
-    Application, Configuration, CoordinatorView, Ending, Entry, Group, Groups, Held, Membership, Message,
-    Operations, Points, epoch_of, first_view, quorum,
+    Application, Configuration, CoordinatorView, Ending, Entry, Group, Groups, HeldAttempt, Membership,
+    Message, Operations, Points, epoch_of, first_view, quorum,
 };
 use crate::{Mutant, Mutants};
 use std::collections::BTreeMap;
@@ -78,11 +78,11 @@ pub struct Replica<O: Operations> {
     pub(super) log: Log<O>,
     pub(super) points: Points,
     pub(super) incarnation: Incarnation,
-    pub(super) changing: Changing<O>,
-    pub(super) sync: Syncing,
-    pub(super) memory: Memory,
+    pub(super) changing: ViewChangeState<O>,
+    pub(super) sync: SyncState,
+    pub(super) vote_retention: VoteRetention,
     /// Outcomes that are being fetched, by the replica that has them.
-    pub(super) pulls: BTreeMap<Address, Pull>,
+    pub(super) pulls: BTreeMap<Address, OutcomeFetch>,
     /// Who has forgotten outcomes that this replica never had: the state itself must come from there.
     pub(super) behind: Option<Address>,
     /// It may have forgotten what it said in an earlier life, and has not been NORMAL since.
@@ -96,7 +96,7 @@ impl<O: Operations> Replica<O> {
     pub fn new(configuration: Configuration, address: Address, mutants: Mutants) -> Self {
         assert!(configuration.members.len() % 2 == 1, "2f+1 replicas");
         Replica {
-            changing: Changing::default(),
+            changing: ViewChangeState::default(),
             address,
             me: configuration.members.iter().position(|member| *member == address),
             mutants,
@@ -107,8 +107,8 @@ impl<O: Operations> Replica<O> {
             log: Log::default(),
             points: Points::default(),
             incarnation: Incarnation(0),
-            sync: Syncing::default(),
-            memory: Memory::default(),
+            sync: SyncState::default(),
+            vote_retention: VoteRetention::default(),
             pulls: BTreeMap::new(),
             behind: None,
             forgetful: false,
@@ -131,7 +131,8 @@ impl<O: Operations> Replica<O> {
         &self.membership
     }
 
-    /// True while it may have forgotten what it said in an earlier life: then it counts for nobody's quorum.
+    /// True while this replica may have forgotten what it said in an earlier life: it counts towards no quorum until
+    /// then.
     pub fn is_forgetful(&self) -> bool {
         self.forgetful
     }
@@ -236,8 +237,8 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// True if a message speaks in a view of the present epoch. Whoever is behind is told, and whoever is ahead asked.
-    /// The one place where epochs are compared (Corrections 19, 83).
+    /// True if a message speaks in a view of the present epoch. The replica tells a sender that is behind about the
+    /// present epoch, and asks a sender that is ahead. The one place where epochs are compared (Corrections 19, 83).
     fn is_of_epoch(&self, from: Address, view: u64, port: &mut impl Port<O>) -> bool {
         let present = self.membership.present.epoch;
         if epoch_of(view) < present {
@@ -287,9 +288,9 @@ impl<O: Operations> Replica<O> {
                 (result, hint) = app.execute_consensus(id, &operation);
             }
             if O::holds(result) {
-                self.memory.voted(born, app.needs(&operation));
+                self.vote_retention.voted(born, app.needs(&operation));
                 app.hold(id, &operation);
-                group.held = Some(Held { attempt, operation: operation.clone() });
+                group.held = Some(HeldAttempt { attempt, operation: operation.clone() });
             } else if group.held.take().is_some() {
                 app.release(id);
             }
@@ -386,7 +387,7 @@ impl<O: Operations> Replica<O> {
         match &chosen.operation {
             Some(operation) if O::holds(chosen.result) => {
                 app.hold(id, operation);
-                group.held = Some(Held { attempt: chosen.attempt, operation: operation.clone() });
+                group.held = Some(HeldAttempt { attempt: chosen.attempt, operation: operation.clone() });
             }
             _ => {
                 let lower = group.held.as_ref().is_some_and(|held| held.attempt < chosen.attempt);

@@ -54,9 +54,9 @@ struct Round {
     finished: BTreeSet<usize>,
 }
 
-/// What a replica keeps of synchronization beside its points.
+/// A replica's synchronization state, except for its points.
 #[derive(Debug, Default)]
-pub(super) struct Syncing {
+pub(super) struct SyncState {
     round: Option<Round>,
     /// As leader: how many times it has asked in vain since every replica was equal.
     waited: u32,
@@ -145,8 +145,9 @@ impl<O: Operations> Replica<O> {
         self.set_points(|points| points.floor = points.floor.max(at), port);
     }
 
-    /// Transactions need no leader, but without one nothing is closed, and records grow as long as it is away. A follower
-    /// that hears from others, f+1 with itself, calls for the next view; one that hears nobody would only disturb them.
+    /// Transactions need no leader, but without one nothing is closed, and records grow as long as it is away. A
+    /// follower that hears from others, f+1 with itself, calls for the next view; an isolated one would only disturb
+    /// them.
     fn look_for_leader(&mut self, limit: Timestamp, patience: u32, port: &mut impl Port<O>) {
         let (base, status) = (self.points.base, self.status);
         if status != Status::Normal || aligned(self.log.cut(base, limit, ROUND_GROUPS)) <= base {
@@ -185,7 +186,7 @@ impl<O: Operations> Replica<O> {
         for (member, to) in self.members().iter().enumerate().filter(|(member, _)| Some(*member) != self.me) {
             let known = self.sync.bases.get(&member).copied().unwrap_or_default();
             let above = known.min(self.points.base).max(self.points.trimmed);
-            let (forgettable, summary) = (self.memory.forgettable(), self.summary(above, at));
+            let (forgettable, summary) = (self.vote_retention.forgettable(), self.summary(above, at));
             port.send(*to, Message::Sync { view, at, above, forgettable, summary });
         }
     }
@@ -197,7 +198,7 @@ impl<O: Operations> Replica<O> {
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
-        // Outcomes are facts, whoever asks and whoever tells them.
+        // Outcomes are facts, so these messages are handled in any view.
         match message {
             Message::Lacking { question, known } => return self.on_lacking(from, question, &known, port),
             Message::Ended { question, groups, complete } => {
@@ -211,11 +212,11 @@ impl<O: Operations> Replica<O> {
             Message::Sync { view, at, above, forgettable, summary }
                 if current(view) && self.leader(view) == member =>
             {
-                self.memory.learn(forgettable);
+                self.vote_retention.learn(forgettable);
                 self.on_sync(from, at, above, &summary, app, port);
             }
             Message::Synced { view, at, clear, forgettable, summary } if current(view) => {
-                self.memory.told(member, forgettable);
+                self.vote_retention.reported(member, forgettable);
                 self.on_synced((from, member), at, clear, &summary, app, port);
             }
             Message::FinishSync { view, at } if current(view) && self.leader(view) == member => {
@@ -265,7 +266,7 @@ impl<O: Operations> Replica<O> {
             }
         }
         let (view, clear) = (self.view, self.is_clear(at));
-        let (forgettable, summary) = (self.memory.own(), self.summary(self.points.base, at));
+        let (forgettable, summary) = (self.vote_retention.own(), self.summary(self.points.base, at));
         port.send(from.address(), Message::Synced { view, at, clear, forgettable, summary });
     }
 
@@ -351,8 +352,8 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// All that was born at or below `base` and will ever commit is executed here. That is a fact whoever remembers it:
-    /// it is written with the next point, and a replica that forgets it learns it again.
+    /// All that was born at or below `base` and will ever commit is executed here. That is a fact, whichever replica
+    /// remembers it: the next point's record contains it, and a replica that forgets it learns it again.
     fn raise_base(&mut self, base: Timestamp, app: &mut impl Application<O>) {
         if base <= self.points.base {
             return;
@@ -372,16 +373,19 @@ impl<O: Operations> Replica<O> {
     }
 
     /// Forgets outcomes of groups born at or below `limit` and the base, some of them, as far as no vote may need them
-    /// (see `ir/forgetting.rs`). Says whether some are left.
+    /// (see `ir/vote_retention.rs`). Says whether some are left.
     pub fn trim(&mut self, limit: Timestamp, app: &mut impl Application<O>, port: &mut impl Port<O>) -> bool {
-        self.memory.closed(self.points.base);
-        let own = self.memory.let_go(limit.min(self.points.base), self.mutants);
+        self.vote_retention.closed(self.points.base);
+        let own = self.vote_retention.let_go(limit.min(self.points.base), self.mutants);
         app.let_go(own);
         if self.leads() {
-            self.memory.conclude(self.quorum());
+            self.vote_retention.conclude(self.quorum());
         }
-        let shared =
-            if self.mutants.has(Mutant::ForgetBelowOthersVotes) { own } else { self.memory.forgettable() };
+        let shared = if self.mutants.has(Mutant::ForgetBelowOthersVotes) {
+            own
+        } else {
+            self.vote_retention.forgettable()
+        };
         let limit = aligned(own.min(shared));
         let mut trimmed = self.log.cut(self.points.trimmed, limit, TRIMMED_GROUPS);
         loop {

@@ -4,7 +4,7 @@ use super::epoch::within_epoch;
 use super::outcomes::MESSAGE_BYTES;
 use super::reconfigure::Closing;
 use super::replica::{Change, Port, Replica, Status};
-use super::sync::Syncing;
+use super::sync::SyncState;
 use super::{Application, Configuration, Group, Groups, Message, Operations, Part, Summary, epoch_of, merge};
 use crate::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,9 @@ const RESEND_AT_MOST: Duration = Duration::from_secs(5);
 /// After how many resendings a replica gives a view up for the next.
 pub(super) const PATIENCE: u32 = 5;
 
-/// What another replica tells of its record, part by part.
+/// Another replica's record, received part by part.
 #[derive(Debug)]
-pub(super) struct Told<O: Operations> {
+pub(super) struct PartialRecord<O: Operations> {
     last_normal: u64,
     /// What follows the epoch.
     pub(super) next: Option<Configuration>,
@@ -35,17 +35,25 @@ pub(super) struct Told<O: Operations> {
     pulled: bool,
 }
 
-impl<O: Operations> Told<O> {
+impl<O: Operations> PartialRecord<O> {
     pub(super) fn new(last_normal: u64, next: Option<Configuration>, part: Part) -> Self {
         let (summary, parts) = Default::default();
-        Told { last_normal, next, summary, revision: part.revision, of: part.of, parts, pulled: false }
+        PartialRecord {
+            last_normal,
+            next,
+            summary,
+            revision: part.revision,
+            of: part.of,
+            parts,
+            pulled: false,
+        }
     }
 
     /// What a replica without the leader's record would start with.
     fn of_own(groups: Groups<O>) -> Self {
-        let mut told = Told::new(0, None, Part::default());
-        told.parts.insert(0, groups);
-        told
+        let mut record_parts = PartialRecord::new(0, None, Part::default());
+        record_parts.parts.insert(0, groups);
+        record_parts
     }
 
     /// Takes a part; true when all of them are there.
@@ -69,7 +77,8 @@ impl<O: Operations> Told<O> {
     }
 }
 
-/// What a view started with, kept until everybody has it; and for as long as it is what the next epoch begins with.
+/// What a view started with. The leader retains it until every member has it, and for as long as the next epoch begins
+/// with it.
 #[derive(Debug)]
 pub(super) struct Started<O: Operations> {
     pub(super) groups: Groups<O>,
@@ -78,22 +87,22 @@ pub(super) struct Started<O: Operations> {
     waiting: BTreeSet<usize>,
 }
 
-/// The beginning of a view, or of an epoch that this replica joins, while it is being told.
+/// The beginning of a view, or of an epoch that this replica joins, while its record arrives.
 #[derive(Debug)]
 pub(super) struct Starting<O: Operations> {
     /// The view; of an epoch the last one before it.
     pub(super) view: u64,
     pub(super) source: NodeId,
-    /// True if it is the beginning of the epoch that `told` names.
+    /// True if it is the beginning of the epoch that `record_parts` names.
     pub(super) joins: bool,
-    pub(super) told: Told<O>,
+    pub(super) record_parts: PartialRecord<O>,
 }
 
-/// What a replica keeps while views change.
+/// A replica's state during a view change.
 #[derive(Debug)]
-pub(super) struct Changing<O: Operations> {
+pub(super) struct ViewChangeState<O: Operations> {
     /// As leader of the view: the records of others, by replica.
-    pub(super) told: BTreeMap<usize, Told<O>>,
+    pub(super) record_parts: BTreeMap<usize, PartialRecord<O>>,
     /// As follower: the beginning of a view.
     pub(super) starting: Option<Starting<O>>,
     /// As leader of a started view: what was undecided then.
@@ -110,10 +119,10 @@ pub(super) struct Changing<O: Operations> {
     pub(super) not_before: Option<u64>,
 }
 
-impl<O: Operations> Default for Changing<O> {
+impl<O: Operations> Default for ViewChangeState<O> {
     fn default() -> Self {
-        Changing {
-            told: BTreeMap::new(),
+        ViewChangeState {
+            record_parts: BTreeMap::new(),
             starting: None,
             started: None,
             closing: None,
@@ -125,7 +134,7 @@ impl<O: Operations> Default for Changing<O> {
     }
 }
 
-impl<O: Operations> Changing<O> {
+impl<O: Operations> ViewChangeState<O> {
     /// Something that was asked for has arrived: patience begins anew.
     pub fn came_on(&mut self) {
         self.resent = 0;
@@ -205,9 +214,9 @@ impl<O: Operations> Replica<O> {
     fn stop_serving(&mut self, view: u64, failed: u32, port: &mut impl Port<O>) {
         self.view = view;
         self.status = Status::ViewChanging;
-        self.changing = Changing { failed, ..Changing::default() };
-        self.sync = Syncing::default();
-        self.memory.begin_view();
+        self.changing = ViewChangeState { failed, ..ViewChangeState::default() };
+        self.sync = SyncState::default();
+        self.vote_retention.begin_view();
         self.pulls.clear();
         self.persist_view(port);
     }
@@ -314,18 +323,18 @@ impl<O: Operations> Replica<O> {
             // What the other has forgotten this replica never had: it cannot lead before it has the state.
             return self.enter_view(self.view + 1, port);
         }
-        let fresh = || Told::new(last_normal, next.clone(), part);
-        let told = self.changing.told.entry(member).or_insert_with(fresh);
-        if part.revision < told.revision {
+        let fresh = || PartialRecord::new(last_normal, next.clone(), part);
+        let record_parts = self.changing.record_parts.entry(member).or_insert_with(fresh);
+        if part.revision < record_parts.revision {
             return;
         }
-        if part.revision > told.revision {
-            *told = fresh();
+        if part.revision > record_parts.revision {
+            *record_parts = fresh();
         }
-        if told.take(part, summary.clone(), groups) {
+        if record_parts.take(part, summary.clone(), groups) {
             let pulled = self.has_all(from, &summary, self.points.base, port);
-            if let Some(told) = self.changing.told.get_mut(&member) {
-                told.pulled = pulled;
+            if let Some(record_parts) = self.changing.record_parts.get_mut(&member) {
+                record_parts.pulled = pulled;
             }
             self.lead_if_enough(app, port);
         }
@@ -337,65 +346,74 @@ impl<O: Operations> Replica<O> {
             return self.learn_base(source, app);
         }
         let member = self.members().iter().position(|member| *member == source);
-        if let Some(told) = member.and_then(|member| self.changing.told.get_mut(&member)) {
-            told.pulled = true;
+        if let Some(record_parts) = member.and_then(|member| self.changing.record_parts.get_mut(&member)) {
+            record_parts.pulled = true;
             return self.lead_if_enough(app, port);
         }
-        if let Some(Starting { source: of, told, .. }) = &mut self.changing.starting
+        if let Some(Starting { source: of, record_parts, .. }) = &mut self.changing.starting
             && of.address() == source
-            && told.is_whole()
+            && record_parts.is_whole()
         {
-            told.pulled = true;
+            record_parts.pulled = true;
             self.start_if_whole(app, port);
         }
     }
 
-    /// Merges f+1 records, with its own, and starts the view. Of an epoch that is not the first somebody must have its
-    /// first record: those who only know that it has begun make a quorum with one who has it, not among themselves.
+    /// Merges f+1 records, with its own, and starts the view. In any epoch but the first, some member must have the
+    /// epoch's first record: members that only know that it has begun form a quorum together with one that has the
+    /// record, never among themselves.
     pub(super) fn lead_if_enough(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let ready = |told: &&Told<O>| told.is_ready();
+        let ready = |record_parts: &&PartialRecord<O>| record_parts.is_ready();
         let present = self.membership.present.epoch;
         let begun = |last_normal: u64| present == 0 || epoch_of(last_normal) == present;
         if self.changeover.left_in(self.view).is_some() {
-            return self.take_over_if_told(app, port);
+            return self.take_over_if_complete(app, port);
         }
-        let others = self.changing.told.values().filter(ready);
-        let known = begun(self.last_normal) || others.clone().any(|told| begun(told.last_normal));
+        let others = self.changing.record_parts.values().filter(ready);
+        let known =
+            begun(self.last_normal) || others.clone().any(|record_parts| begun(record_parts.last_normal));
         if others.count() + 1 < self.quorum() || !known {
             return;
         }
-        let told = std::mem::take(&mut self.changing.told).into_iter().filter(|(_, told)| ready(&told));
-        self.lead(told.collect(), app, port);
+        let record_parts = std::mem::take(&mut self.changing.record_parts)
+            .into_iter()
+            .filter(|(_, record_parts)| ready(&record_parts));
+        self.lead(record_parts.collect(), app, port);
     }
 
     /// Starts the view with what its own record and those of others make.
     pub(super) fn lead(
         &mut self,
-        told: BTreeMap<usize, Told<O>>,
+        record_parts: BTreeMap<usize, PartialRecord<O>>,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
         let Some(me) = self.me else { return };
-        let mut own = Told::of_own(self.log.undecided().map(|(id, group)| (id, group.clone())).collect());
+        let mut own =
+            PartialRecord::of_own(self.log.undecided().map(|(id, group)| (id, group.clone())).collect());
         (own.last_normal, own.next) = (self.last_normal, self.membership.next.clone());
         own.summary.points = self.points;
-        let mut records = told;
+        let mut records = record_parts;
         records.insert(me, own);
         let known = records.len();
         // An outcome is a fact, whoever knows it; results count only in the highest last normal view.
-        let highest = records.values().map(|told| told.last_normal).max().unwrap_or(0);
+        let highest = records.values().map(|record_parts| record_parts.last_normal).max().unwrap_or(0);
         let every = self.mutants.has(Mutant::MergeEveryView);
-        records.retain(|_, told| told.last_normal == highest || every);
-        let accepted = records.values().map(|told| told.summary.points.accepted).max().unwrap_or_default();
+        records.retain(|_, record_parts| record_parts.last_normal == highest || every);
+        let accepted = records
+            .values()
+            .map(|record_parts| record_parts.summary.points.accepted)
+            .max()
+            .unwrap_or_default();
         let base = accepted.max(self.points.base);
-        let decided = records.values().find_map(|told| told.next.clone());
+        let decided = records.values().find_map(|record_parts| record_parts.next.clone());
         let next = decided.or_else(|| self.changeover.proposed_in(self.view));
         // Votes are judged again by what the base closes: who voted knew of it.
         self.close_through(base, app);
         let held = self.log.undecided().filter(|(_, group)| group.held.is_some()).map(|(id, _)| id);
         held.filter(|_| !self.mutants.has(Mutant::KeepLocksInMerge)).for_each(|id| app.release(id));
         let majority = self.likely_votes(known);
-        let records: Vec<Groups<O>> = records.into_values().map(Told::groups).collect();
+        let records: Vec<Groups<O>> = records.into_values().map(PartialRecord::groups).collect();
         let counted: Vec<&Groups<O>> = records.iter().collect();
         let over = |id: TransactionId, group: &Group<O>| {
             group.born <= base || self.log.get(id).is_some_and(|known| known.outcome.is_some())
@@ -434,8 +452,8 @@ impl<O: Operations> Replica<O> {
         // Whoever has forgotten may have been in the next epoch before.
         self.forgetful &= ends;
         self.last_normal = self.view;
-        self.changing = Changing::default();
-        self.sync = Syncing::default();
+        self.changing = ViewChangeState::default();
+        self.sync = SyncState::default();
         self.pulls.clear();
         self.persist_view(port);
         if ends {
@@ -460,7 +478,7 @@ impl<O: Operations> Replica<O> {
     ) {
         self.points.accepted = base.max(self.points.base);
         self.close_through(base, app);
-        if self.memory.forgets_itself() {
+        if self.vote_retention.forgets_itself() {
             app.let_go(self.points.base);
         }
         port.persist(&Change::Points(self.points));
@@ -517,14 +535,15 @@ impl<O: Operations> Replica<O> {
             port.arm_view_timer(self.pause());
         }
         if self.changing.starting.as_ref().is_none_or(|starting| starting.view < view) {
-            let told = Told::new(0, next, part);
-            self.changing.starting = Some(Starting { view, source: from, joins: false, told });
+            let record_parts = PartialRecord::new(0, next, part);
+            self.changing.starting = Some(Starting { view, source: from, joins: false, record_parts });
         }
-        let Some(Starting { view: starting, told, .. }) = &mut self.changing.starting else { return };
-        if *starting == view && told.take(part, summary, groups) {
+        let Some(Starting { view: starting, record_parts, .. }) = &mut self.changing.starting else { return };
+        if *starting == view && record_parts.take(part, summary, groups) {
             if self.mutants.has(Mutant::StartViewWithoutRecord) {
                 let own = self.log.undecided().map(|(id, group)| (id, group.clone())).collect();
-                *told = Told { next: told.next.take(), ..Told::of_own(own) };
+                *record_parts =
+                    PartialRecord { next: record_parts.next.take(), ..PartialRecord::of_own(own) };
                 return self.start_if_whole(app, port);
             }
             self.complete_start(app, port);
@@ -533,9 +552,9 @@ impl<O: Operations> Replica<O> {
 
     /// All that a view or an epoch starts with has been told: starts it, once the outcomes or the state are here too.
     pub(super) fn complete_start(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let Some(Starting { source, told, .. }) = &self.changing.starting else { return };
-        let (source, summary) = (*source, told.summary.clone());
-        if !told.is_whole() {
+        let Some(Starting { source, record_parts, .. }) = &self.changing.starting else { return };
+        let (source, summary) = (*source, record_parts.summary.clone());
+        if !record_parts.is_whole() {
             return;
         }
         self.changing.came_on();
@@ -560,15 +579,17 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// Starts what has been told completely.
+    /// Starts the view or the epoch once its record has arrived completely.
     fn start_if_whole(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
-        let Some(Starting { view, source, joins, told }) = self.changing.starting.take() else { return };
+        let Some(Starting { view, source, joins, record_parts }) = self.changing.starting.take() else {
+            return;
+        };
         if joins {
-            return self.get_ready(source, view, told, app, port);
+            return self.get_ready(source, view, record_parts, app, port);
         }
         self.view = view;
-        let (base, next) = (told.summary.points.base, told.next.clone());
-        self.install(base, told.groups(), next, app, port);
+        let (base, next) = (record_parts.summary.points.base, record_parts.next.clone());
+        self.install(base, record_parts.groups(), next, app, port);
         port.send(source.address(), Message::ViewStarted { view, ready: !self.forgetful });
     }
 

@@ -1,23 +1,24 @@
 //! Which keys a shard has, as an object of its own (Corrections 78): KEYS, DBSIZE and SCAN inside transactions look at
 //! it, FLUSHDB empties it, and whatever may create or remove a key changes it.
 //!
-//! It has no lock, whatever keys have: every transaction would have to take it. Whoever looks is told which entry had been
-//! applied, and the vote judges. A look is still true if since then no entry has created or removed a key, nor changed one
-//! that the transaction itself takes from, whose being there depends on how much others have put into it. From its vote
-//! to its end nobody gets a vote who might make it untrue. So at the moment of the last vote all that a transaction has seen
-//! is true, what it saw under locks and what it saw without.
+//! It has no lock, whatever keys have: every transaction would have to take it. A keyset read returns the last applied
+//! entry, and the vote validates it. A look is still true if since then no entry has created or removed a key, nor
+//! changed one that the transaction itself takes from, whose being there depends on how much others have put into it.
+//! From its vote to its end nobody gets a vote who might make it untrue. So at the moment of the last vote all that a
+//! transaction has seen is true, what it saw under locks and what it saw without.
 //!
-//! A deletion of everything looks at nothing. It gets a vote where nobody else has one that has not ended, and until its
-//! own end nobody gets one. With locks it takes away what others hold who are younger, and waits for older ones; from its vote on
-//! operations wait for its end.
+//! A deletion of everything looks at nothing. It gets a vote only when no other transaction has an undecided vote, and
+//! until its own end no other transaction gets one. With locks it takes over the locks of younger transactions, and
+//! waits for older ones; after its vote, operations wait for its end.
 //!
 //! A look waits for the ends of those that were voted for before it and may change what it sees: they may have been
-//! answered. With locks a vote for one that looked or deletes everything waits so for those that did neither, who wait for nobody.
-//! For others nobody waits here: who is refused comes again. One that was refused several times is kept room for: younger
-//! ones that would be in its way are refused for a while, so that what is undecided comes to an end, and it gets its turn. What
-//! is kept is kept by age, which stays when a transaction runs again. None of it bears on safety.
+//! answered. With locks, a vote for a transaction that read or emptied the keyset waits for those that did neither,
+//! which wait for no other transaction. No transaction waits here for others: a refused one retries. The leader makes a
+//! reservation for a transaction that was refused several times: for a while it refuses younger conflicting ones, so
+//! that undecided transactions end and the refused one gets its vote. Reservations are keyed by age, which a
+//! transaction retains when it runs again. None of it bears on safety.
 
-use super::leader::{Leader, Objection, Open};
+use super::leader::{Leader, OpenTransaction, VoteConflict};
 use super::locks::Asker;
 use super::machine::Machine;
 use super::options::Options;
@@ -27,30 +28,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::{Instant, TransactionId};
 
-/// Room is kept for one that was refused for this fraction of the time after which locks are taken away.
-const KEPT: u32 = 4;
+/// A reservation lasts for this fraction of the lock timeout.
+const RESERVATION_DIVISOR: u32 = 4;
 
 /// One that was refused.
 #[derive(Debug)]
-struct Kept {
+struct Reservation {
     refusals: u32,
     flushes: bool,
     until: Instant,
 }
 
-/// What a leader keeps of the shard's keys as a whole.
+/// A leader's state of the shard's keyset.
 #[derive(Debug, Default)]
 pub(super) struct Keyset {
     /// Those that were voted for, or are about to be, and looked or delete everything; true for the latter.
     held: BTreeMap<TransactionId, bool>,
     /// By age.
-    kept: BTreeMap<Stamp, Kept>,
+    reservations: BTreeMap<Stamp, Reservation>,
 }
 
 impl Keyset {
     /// True if nobody looks, nor deletes everything.
     pub(super) fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.kept.is_empty()
+        self.held.is_empty() && self.reservations.is_empty()
     }
 
     /// A transaction has been voted for, or is about to be.
@@ -65,17 +66,17 @@ impl Keyset {
         self.held.remove(&id);
     }
 
-    /// One that room was kept for gets its vote.
+    /// A transaction with a reservation gets its vote.
     pub(super) fn come(&mut self, age: Stamp) {
-        self.kept.remove(&age);
+        self.reservations.remove(&age);
     }
 
-    /// Such a transaction was refused: if it was often enough, room is kept for it.
+    /// Such a transaction was refused: if that happened often enough, the leader makes a reservation for it.
     pub(super) fn keep(&mut self, age: Stamp, part: &Part, now: Instant, options: &Options) {
-        self.kept.retain(|_, kept| kept.until > now);
-        let until = now + options.lock_timeout / KEPT;
-        let refusals = self.kept.get(&age).map_or(0, |kept| kept.refusals) + 1;
-        self.kept.insert(age, Kept { refusals, flushes: part.flushes(), until });
+        self.reservations.retain(|_, reservations| reservations.until > now);
+        let until = now + options.lock_timeout / RESERVATION_DIVISOR;
+        let refusals = self.reservations.get(&age).map_or(0, |reservations| reservations.refusals) + 1;
+        self.reservations.insert(age, Reservation { refusals, flushes: part.flushes(), until });
     }
 }
 
@@ -102,13 +103,15 @@ impl Leader {
     }
 
     /// Those that a vote for a part may wait for.
-    pub(super) fn kept_apart(
+    pub(super) fn in_conflict_with_keyset_access(
         &self,
         except: TransactionId,
         part: &Part,
         machine: &Machine,
     ) -> BTreeSet<TransactionId> {
-        let apart = |held: &Arc<Part>| held.keyset.is_none() && is_kept_apart(part, held, machine, false);
+        let apart = |held: &Arc<Part>| {
+            held.keyset.is_none() && conflicts_with_keyset_access(part, held, machine, false)
+        };
         let others = self.open.iter().filter(|(id, _)| **id != except);
         others.filter(|(_, open)| open.stage.part().is_some_and(&apart)).map(|(id, _)| *id).collect()
     }
@@ -121,30 +124,39 @@ impl Leader {
         (part, read_only): (&Part, bool),
         machine: &Machine,
         options: &Options,
-    ) -> Result<(), Objection> {
+    ) -> Result<(), VoteConflict> {
         let trusting = options.mutants.has(Mutant::KeysetUnvalidated);
         if !trusting && part.looks() && !is_still_true(part, machine) {
-            return Err(Objection { key: None, undecided: false });
+            return Err(VoteConflict { key: None, undecided: false });
         }
-        let voted =
-            |(id, open): (&TransactionId, &Open)| open.stage.part().filter(|_| *id != asker.id).cloned();
+        let voted = |(id, open): (&TransactionId, &OpenTransaction)| {
+            open.stage.part().filter(|_| *id != asker.id).cloned()
+        };
         let meets = match &part.keyset {
-            Some(_) => {
-                self.open.iter().filter_map(voted).any(|other| is_kept_apart(part, &other, machine, trusting))
-            }
+            Some(_) => self
+                .open
+                .iter()
+                .filter_map(voted)
+                .any(|other| conflicts_with_keyset_access(part, &other, machine, trusting)),
             None => {
                 let held = self.keyset.held.keys().filter_map(|id| self.open.get_key_value(id));
-                held.filter_map(voted).any(|other| is_kept_apart(part, &other, machine, trusting))
+                held.filter_map(voted)
+                    .any(|other| conflicts_with_keyset_access(part, &other, machine, trusting))
             }
         };
         let enough = options.reserve_after.unwrap_or(u32::MAX);
-        let mut older = self.keyset.kept.range(..asker.age).filter(|(_, kept)| kept.until > asker.now);
+        let mut older = self
+            .keyset
+            .reservations
+            .range(..asker.age)
+            .filter(|(_, reservations)| reservations.until > asker.now);
         let kept_off = !read_only
-            && older.any(|(_, kept)| {
-                kept.refusals >= enough && (kept.flushes || changes_keys(part, state_for(part, machine)))
+            && older.any(|(_, reservations)| {
+                reservations.refusals >= enough
+                    && (reservations.flushes || changes_keys(part, state_for(part, machine)))
             });
         if meets || kept_off {
-            return Err(Objection { key: None, undecided: true });
+            return Err(VoteConflict { key: None, undecided: true });
         }
         Ok(())
     }
@@ -157,10 +169,10 @@ fn is_still_true(part: &Part, machine: &Machine) -> bool {
     machine.keys_changed() <= seen && part.taken_from().all(|key| machine.version(key) <= seen)
 }
 
-/// True if a part may not get a vote beside one that has it. Where that one commits at this shard alone its timestamp is
-/// known, and what comes later has a later one. Else whichever of the two is answered first might get the later one: then
-/// they have to commute in every state, as those who check histories take it.
-fn is_kept_apart(part: &Part, held: &Part, machine: &Machine, trusting: bool) -> bool {
+/// True if a part may not get a vote while another part has one. Where that one commits at this shard alone its
+/// timestamp is known, and what comes later has a later one. Else whichever of the two is answered first might get the
+/// later one: then they have to commute in every state, as those who check histories take it.
+fn conflicts_with_keyset_access(part: &Part, held: &Part, machine: &Machine, trusting: bool) -> bool {
     let state = state_for(held, machine);
     let looks_past = |looking: &Part, other: &Part| {
         if !looking.looks() || trusting {

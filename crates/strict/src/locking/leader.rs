@@ -4,13 +4,13 @@
 use super::keyset::Keyset;
 use super::locks::{Asker, LockTable};
 use super::machine::{Machine, Prepared};
-use super::message::{Message, Span};
+use super::message::{CommitWindow, Message};
 use super::options::Options;
 use super::unapplied::Unapplied;
 use crate::validation::{ModeStamps, Observed, Stamp, Undecided, Verdict, validate};
 use crate::{Invoked, Mutant, Part};
 use datatypes::{Claim, Effect, Invocation, Mode, Observation, Operation};
-use protocol::{Meeting, Pair};
+use protocol::{Contention, Pair};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) enum Stage {
     /// Operations come, or, before them, others' votes.
     Executing,
     /// This leader has nothing against it, and collects the others' votes: its own will be part of the decision.
-    Collecting { part: Arc<Part>, floor: u64, span: Span },
+    Collecting { part: Arc<Part>, floor: u64, span: CommitWindow },
     /// The vote, or the decision of the only participant, is on its way through the log.
     Proposed { part: Arc<Part> },
     /// The shard has voted.
@@ -52,8 +52,8 @@ impl Stage {
 
 /// A transaction in progress.
 #[derive(Debug)]
-pub(super) struct Open {
-    /// Who asked; the leader of another shard never does.
+pub(super) struct OpenTransaction {
+    /// The coordinator that asked; the leader of another shard never does.
     pub coordinator: Address,
     /// When it was heard of last, or voted for.
     pub since: Instant,
@@ -72,8 +72,8 @@ pub(super) struct Open {
     pub votes: BTreeMap<u16, (Timestamp, Address)>,
 }
 
-impl Open {
-    /// The question is asked again when what it waits for has come. False if it is kept already.
+impl OpenTransaction {
+    /// The leader repeats the question when what it waits for has arrived. False if the question waits already.
     pub(super) fn keep(&mut self, message: Message) -> bool {
         let is_new = !self.blocked.contains(&message);
         self.blocked.extend(is_new.then_some(message));
@@ -95,7 +95,7 @@ pub(super) struct Unconfirmed {
 pub(super) struct Leader {
     pub term: u64,
     pub locks: LockTable,
-    pub open: BTreeMap<TransactionId, Open>,
+    pub open: BTreeMap<TransactionId, OpenTransaction>,
     by_key: BTreeMap<Box<[u8]>, BTreeSet<TransactionId>>,
     pub keyset: Keyset,
     /// Those that wait for the end of what was voted for before.
@@ -157,8 +157,13 @@ impl Leader {
     }
 
     /// The transaction with its coordinator's address.
-    pub(super) fn open(&mut self, id: TransactionId, coordinator: Address, now: Instant) -> &mut Open {
-        self.open.entry(id).or_insert_with(|| Open {
+    pub(super) fn open(
+        &mut self,
+        id: TransactionId,
+        coordinator: Address,
+        now: Instant,
+    ) -> &mut OpenTransaction {
+        self.open.entry(id).or_insert_with(|| OpenTransaction {
             coordinator,
             since: now,
             stage: Stage::Executing,
@@ -199,7 +204,7 @@ impl Leader {
     }
 
     /// Nothing of the transaction is left here.
-    pub(super) fn forget(&mut self, id: TransactionId) -> Option<Open> {
+    pub(super) fn forget(&mut self, id: TransactionId) -> Option<OpenTransaction> {
         self.locks.release(id);
         let open = self.open.remove(&id)?;
         self.keyset.release(id);
@@ -215,7 +220,7 @@ impl Leader {
     }
 
     /// The transaction is over here, and a repetition of what was asked changes nothing.
-    pub(super) fn close(&mut self, id: TransactionId) -> Option<Open> {
+    pub(super) fn close(&mut self, id: TransactionId) -> Option<OpenTransaction> {
         self.closed.insert(id, false);
         self.forget(id)
     }
@@ -315,7 +320,7 @@ impl Leader {
         id: TransactionId,
         part: &Part,
         machine: &Machine,
-    ) -> Result<(), Objection> {
+    ) -> Result<(), VoteConflict> {
         let mut judged = Ok(());
         for invoked in &part.invocations {
             let verdict = invoked.access().map_or(Verdict::Abort, |access| {
@@ -332,19 +337,19 @@ impl Leader {
             });
             match verdict {
                 Verdict::Ok => {}
-                Verdict::Abstain => judged = judged.and(Err(Objection::undecided(&invoked.key))),
-                _ => return Err(Objection::from(Box::from(&*invoked.key))),
+                Verdict::Abstain => judged = judged.and(Err(VoteConflict::undecided(&invoked.key))),
+                _ => return Err(VoteConflict::from(Box::from(&*invoked.key))),
             }
         }
         judged
     }
 
     /// Optimistic: the key whose lock somebody has taken whom a vote for this part would disturb.
-    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<Objection> {
+    pub(super) fn reserved_key(&self, id: TransactionId, part: &Part) -> Option<VoteConflict> {
         let reserved = |invoked: &&Invoked| {
             claim(invoked).is_some_and(|claim| self.locks.is_taken(id, &invoked.key, &claim))
         };
-        part.invocations.iter().find(reserved).map(|invoked| Objection::undecided(&invoked.key))
+        part.invocations.iter().find(reserved).map(|invoked| VoteConflict::undecided(&invoked.key))
     }
 
     /// Optimistic: notes whom a vote met on the key that it was refused for.
@@ -353,7 +358,7 @@ impl Leader {
         let (Ok(access), Some(wanted)) = (invoked.access(), claim(invoked)) else { return };
         let met = self.voted_on(key, id).find(|other| other.is_in_the_way_of(&access));
         let met = met.and_then(|other| other.access.invocation.claim()).map(|met| met.mode);
-        self.locks.heat.note(key, Pair { wanted: wanted.mode, met }, Meeting::Conflict);
+        self.locks.contention.note(key, Pair { wanted: wanted.mode, met }, Contention::Conflict);
     }
 
     /// Optimistic: true if what was voted for stands in the way of an operation that holds its lock: of one that is
@@ -373,8 +378,8 @@ impl Leader {
             })
     }
 
-    /// True while a step without a lock waits for those of the others who had been voted for when it was first asked for. It
-    /// waits for nobody who comes later, so that others cannot keep it waiting.
+    /// True while a step without a lock waits for those of the others who had been voted for when it was first asked
+    /// for. It waits for no transaction that arrives later, so that later ones cannot starve it.
     pub(super) fn is_behind(
         &mut self,
         asker: (TransactionId, u32),
@@ -419,9 +424,9 @@ impl Leader {
             .flat_map(move |(id, part)| part.undecided_on(key, Stamp { at: Timestamp::MAX, transaction: id }))
     }
 
-    /// Locking: true if a read that is a whole transaction needs no lock: all that may be decided on its key, or flushes, has been
-    /// applied here. Of what only executes, and of what this leader puts into the log to commit by itself, nobody can have
-    /// been told; who has voted here may have been decided elsewhere.
+    /// Locking: true if a read that is a whole transaction needs no lock: all that may be decided on its key, or
+    /// flushes, has been applied here. No node can have announced the end of a transaction that only executes, or that
+    /// this leader commits by itself through the log; a transaction with a vote here may have been decided elsewhere.
     pub(super) fn reads_past(&self, id: TransactionId, key: &[u8], options: &Options) -> bool {
         let decided = |other: &TransactionId| {
             let open = self.open.get(other).filter(|_| *other != id);
@@ -447,27 +452,27 @@ impl Leader {
 
 /// What stands in the way of a vote.
 #[derive(Debug)]
-pub(super) struct Objection {
+pub(super) struct VoteConflict {
     /// The key; none where it is the set of the shard's keys.
     pub key: Option<Box<[u8]>>,
     /// Who it is has not ended: nothing that was seen has changed.
     pub undecided: bool,
 }
 
-impl Objection {
+impl VoteConflict {
     pub(super) fn undecided(key: &[u8]) -> Self {
-        Objection { key: Some(key.into()), undecided: true }
+        VoteConflict { key: Some(key.into()), undecided: true }
     }
 }
 
-impl From<Box<[u8]>> for Objection {
+impl From<Box<[u8]>> for VoteConflict {
     fn from(key: Box<[u8]>) -> Self {
-        Objection { key: Some(key), undecided: false }
+        VoteConflict { key: Some(key), undecided: false }
     }
 }
 
-/// True if the operation was evaluated, saw only the key's type, and changes nothing. Nobody changes that beside a holder
-/// of the key's lock, whatever its mode is.
+/// True if the operation was evaluated, saw only the key's type, and changes nothing. No other transaction changes that
+/// while one holds the key's lock, in whatever mode.
 fn saw_type_only(invoked: &Invoked) -> bool {
     let aspect =
         |invoked: &Invoked| invoked.access().map(|access| access.invocation.observation.aspect.is_some());
@@ -486,7 +491,7 @@ pub(super) fn claim_of<'o>(operation: &Operation<'o>, expired: bool) -> Claim<'o
 }
 
 /// The locks of a write that needs no evaluation.
-pub(super) fn claim_unread<'o>(operation: &Operation<'o>) -> Claim<'o> {
+pub(super) fn claim_of_unread<'o>(operation: &Operation<'o>) -> Claim<'o> {
     operation.blind_effect().map_or(Mode::Write.into(), |effect| effect.claim())
 }
 

@@ -5,8 +5,8 @@ mod tests;
 
 use super::absent::Absent;
 use super::leader::observed;
-use super::unapplied::{Coming, Unapplied};
-use crate::coordinator::{Look, LookQuestion, look_at};
+use super::unapplied::{Unapplied, UnappliedEffects};
+use crate::coordinator::{KeysetRead, KeysetReadRequest, look_at};
 use crate::part::{Part, encoded};
 use datatypes::{Cell, Context, Effect, Operation, apply, prepare};
 use mvcc::{Store, Tracked};
@@ -28,10 +28,10 @@ pub(super) enum Entry {
     Prepare { transaction: TransactionId, floor: u64, at: Timestamp, part: Part },
     /// It commits; with a part if this is the only shard, else as it was prepared.
     Commit { transaction: TransactionId, floor: u64, at: Timestamp, part: Option<Part> },
-    /// It does not, whoever still says otherwise.
+    /// The transaction does not commit, whatever a late message says.
     Abort { transaction: TransactionId, floor: u64 },
     /// Single commands commit, and these are their results: who asks again gets them from any leader.
-    Run { transaction: TransactionId, floor: u64, at: Timestamp, part: Part, results: Vec<Told> },
+    Run { transaction: TransactionId, floor: u64, at: Timestamp, part: Part, results: Vec<SingleResult> },
 }
 wire_enum!(Entry {
     0 => Prepare { transaction, floor, at, part },
@@ -40,14 +40,14 @@ wire_enum!(Entry {
     3 => Run { transaction, floor, at, part, results },
 });
 
-/// What a single command is told.
+/// The result of a single command.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct SingleResult {
     pub result: ReplyBuf,
     /// Something had expired of the key: in the entry its deletion comes before the command's effect.
     pub expired: bool,
 }
-wire_struct!(Told { result, expired });
+wire_struct!(SingleResult { result, expired });
 
 /// A transaction that the shard has voted for.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ pub(super) struct Machine {
     prepared: BTreeMap<TransactionId, Prepared>,
     outcomes: BTreeMap<TransactionId, Outcome>,
     /// Of those, the results of single commands.
-    results: BTreeMap<TransactionId, Vec<Told>>,
+    results: BTreeMap<TransactionId, Vec<SingleResult>>,
     /// By life of a coordinator: it asks for nothing below this any more.
     floors: BTreeMap<(ProcessId, Incarnation), u64>,
     /// The greatest timestamp of any entry.
@@ -153,7 +153,8 @@ pub(super) struct Machine {
     /// The last entry that created or removed a key.
     keys_changed: u64,
     events: Vec<Event>,
-    /// For checkers: every commit of this life, those that it began with included, whether somebody may still ask for it or not.
+    /// For checkers: every commit of this life, including those that it began with, whether a coordinator may still ask
+    /// for it or not.
     committed: Option<BTreeMap<TransactionId, Outcome>>,
 }
 
@@ -197,7 +198,7 @@ impl Machine {
     pub(super) fn results(&self, id: TransactionId) -> Option<(Timestamp, Vec<Evaluation>)> {
         let Outcome::Committed { at, part } = self.outcomes.get(&id)? else { return None };
         let mut invocations = part.invocations.iter();
-        let evaluation = |Told { result, expired }: &Told| {
+        let evaluation = |SingleResult { result, expired }: &SingleResult| {
             let mut next = || invocations.next().and_then(|invoked| invoked.effect.clone());
             let expiry = if *expired { next() } else { None };
             Evaluation { result: result.clone(), effect: next(), version: 0, expires_at: 0, expiry }
@@ -205,7 +206,7 @@ impl Machine {
         Some((*at, self.results.get(&id)?.iter().map(evaluation).collect()))
     }
 
-    /// The commits that checkers are told of.
+    /// The commits that checkers get.
     pub(super) fn committed(&self) -> &BTreeMap<TransactionId, Outcome> {
         self.committed.as_ref().unwrap_or(&self.outcomes)
     }
@@ -214,7 +215,7 @@ impl Machine {
         self.latest
     }
 
-    /// What was applied since this was asked last.
+    /// The events of entries applied since the last call.
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -244,20 +245,29 @@ impl Machine {
     }
 
     /// Looks at which keys there are: what it saw is named by the entry that was applied last.
-    pub(super) fn look(&mut self, question: &LookQuestion) -> Result<Look, Malformed> {
+    pub(super) fn look(&mut self, question: &KeysetReadRequest) -> Result<KeysetRead, Malformed> {
         look_at(&mut self.store, question, observed(self.applied))
     }
 
     /// True if something of the key has a deadline that has passed, behind what is on its way.
-    pub(super) fn is_expired(&mut self, key: &[u8], coming: Option<&mut Coming>, now_millis: u64) -> bool {
-        let deadline = self.deadline(key, coming);
+    pub(super) fn is_expired(
+        &mut self,
+        key: &[u8],
+        unapplied: Option<&mut UnappliedEffects>,
+        now_millis: u64,
+    ) -> bool {
+        let deadline = self.deadline(key, unapplied);
         deadline.is_ok_and(|deadline| deadline != 0 && deadline <= now_millis)
     }
 
     /// The first deadline of the key or of a field, likewise, in milliseconds since 1970; 0 for none.
-    pub(super) fn deadline(&mut self, key: &[u8], coming: Option<&mut Coming>) -> Result<u64, Malformed> {
-        if coming.is_some() {
-            return self.behind(key, coming, &[], |cell| cell.next_deadline(0));
+    pub(super) fn deadline(
+        &mut self,
+        key: &[u8],
+        unapplied: Option<&mut UnappliedEffects>,
+    ) -> Result<u64, Malformed> {
+        if unapplied.is_some() {
+            return self.behind(key, unapplied, &[], |cell| cell.next_deadline(0));
         }
         let record = self.store.record(self.store.hash(key), key);
         Ok(record.map_or(0, |record| record.cell().next_deadline(0)))
@@ -283,19 +293,20 @@ impl Machine {
     pub(super) fn evaluate(
         &mut self,
         question: &Question<'_>,
-        mut coming: Option<&mut Coming>,
+        mut unapplied: Option<&mut UnappliedEffects>,
         random: &mut Rng,
     ) -> Result<Evaluation, Malformed> {
         self.store.touch(self.store.hash(question.key), question.now_millis);
-        let version = coming.as_ref().map_or_else(|| self.version(question.key), |coming| coming.version());
+        let version =
+            unapplied.as_ref().map_or_else(|| self.version(question.key), |unapplied| unapplied.version());
         let mut own = question.effects()?;
         if own.is_empty() {
-            return self.behind(question.key, coming, &own, |cell| question.on(cell, version, random));
+            return self.behind(question.key, unapplied, &own, |cell| question.on(cell, version, random));
         }
         let of = |cell: &Cell| cell.expiry(question.now_millis);
-        let expiry = self.behind(question.key, coming.as_deref_mut(), &[], of)?;
+        let expiry = self.behind(question.key, unapplied.as_deref_mut(), &[], of)?;
         put_first(&mut own, expiry.as_ref());
-        let found = self.behind(question.key, coming, &own, |cell| question.on(cell, version, random))?;
+        let found = self.behind(question.key, unapplied, &own, |cell| question.on(cell, version, random))?;
         Ok(Evaluation { expiry: expiry.as_ref().map(encoded), ..found })
     }
 
@@ -304,10 +315,10 @@ impl Machine {
         &mut self,
         question: &Question<'_>,
         then: &[(u32, Box<[u8]>)],
-        mut coming: Option<&mut Coming>,
+        mut unapplied: Option<&mut UnappliedEffects>,
         random: &mut Rng,
     ) -> Result<(Evaluation, Vec<(u32, Evaluation)>), Malformed> {
-        let first = self.evaluate(question, coming.as_deref_mut(), random)?;
+        let first = self.evaluate(question, unapplied.as_deref_mut(), random)?;
         if then.is_empty() {
             return Ok((first, Vec::new()));
         }
@@ -315,7 +326,7 @@ impl Machine {
         let expiry =
             first.expiry.as_ref().map(|bytes| Effect::decode(&mut Reader::new(bytes))).transpose()?;
         put_first(&mut own, expiry.as_ref());
-        let mut state = self.behind(question.key, coming, &own, Cell::clone)?;
+        let mut state = self.behind(question.key, unapplied, &own, Cell::clone)?;
         let mut behind: Vec<(u32, Evaluation)> = Vec::with_capacity(then.len());
         for (step, operation) in then {
             let before = behind.last().map_or(&first, |(_, evaluation)| evaluation);
@@ -333,16 +344,16 @@ impl Machine {
     fn behind<R>(
         &mut self,
         key: &[u8],
-        coming: Option<&mut Coming>,
+        unapplied: Option<&mut UnappliedEffects>,
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> Result<R, Malformed> {
         let hash = self.store.hash(key);
-        let Some(coming) = coming else {
+        let Some(unapplied) = unapplied else {
             return Ok(self.store.with_state(hash, key, |_| true, own, read));
         };
         let applied = self.store.record(hash, key).map_or(&Cell::ABSENT, mvcc::Record::cell);
-        match coming.state(applied)? {
+        match unapplied.state(applied)? {
             Some(state) if own.is_empty() => Ok(read(state)),
             Some(state) => {
                 let mut state = state.clone();
@@ -350,7 +361,7 @@ impl Machine {
                 Ok(read(&state))
             }
             None => {
-                let mut before = coming.effects()?;
+                let mut before = unapplied.effects()?;
                 before.extend_from_slice(own);
                 Ok(self.store.with_state(hash, key, |_| true, &before, read))
             }
@@ -479,7 +490,12 @@ impl Machine {
     }
 
     /// Single commands, unless it is known how they ended.
-    fn run(&mut self, index: u64, id: TransactionId, (at, part, results): (Timestamp, Part, Vec<Told>)) {
+    fn run(
+        &mut self,
+        index: u64,
+        id: TransactionId,
+        (at, part, results): (Timestamp, Part, Vec<SingleResult>),
+    ) {
         self.latest = self.latest.max(at);
         if self.is_over(id) || self.outcomes.contains_key(&id) {
             self.events.push(Event::Ended(id));

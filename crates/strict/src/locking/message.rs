@@ -2,7 +2,7 @@
 
 use super::machine::Evaluation;
 use crate::Part;
-use crate::coordinator::{Look, LookQuestion};
+use crate::coordinator::{KeysetRead, KeysetReadRequest};
 use crate::validation::Stamp;
 use replication::log;
 use types::{Address, Timestamp, TransactionId, WallTime, wire_enum, wire_struct};
@@ -87,7 +87,7 @@ pub enum Message {
         voted: Option<Timestamp>,
         /// It commits not before this, since keys were found expired then, and below the deadlines of those that were
         /// found alive (Corrections 69).
-        span: Span,
+        span: CommitWindow,
         /// What to validate and hold.
         part: Part,
     },
@@ -128,13 +128,13 @@ pub enum Message {
     },
     /// Leader of a participant to the replicas of the first one: the decision is overdue, what is it? Asking makes
     /// it an abort unless it is known.
-    Inquire {
+    OutcomeQuery {
         /// The transaction.
         transaction: TransactionId,
     },
     /// Replica to coordinator: somebody else leads, or the term is another.
     Redirect {
-        /// The transaction that was asked for.
+        /// The transaction that the request named.
         transaction: TransactionId,
         /// Which replica of the shard leads, if that is known.
         leader: Option<usize>,
@@ -215,7 +215,7 @@ pub enum Message {
     Run {
         /// Names the transaction.
         transaction: TransactionId,
-        /// Its age, kept when it runs again.
+        /// Its age, which it retains when it runs again.
         age: Stamp,
         /// The coordinator asks for nothing below this any more.
         floor: u64,
@@ -261,13 +261,13 @@ pub enum Message {
         at: Timestamp,
     },
     /// Coordinator to leader: look at which keys there are, as a part of the transaction (Corrections 78).
-    Look {
+    KeysetRead {
         /// The transaction.
         transaction: TransactionId,
         /// Which of its steps.
         step: u32,
-        /// What is asked, and what the transaction has done to keys so far.
-        question: LookQuestion,
+        /// The question, and what the transaction has done to keys so far.
+        question: KeysetReadRequest,
     },
     /// Leader to coordinator: what it saw.
     Looked {
@@ -278,7 +278,7 @@ pub enum Message {
         /// The leader's term: what it saw can be judged only in this one.
         term: u64,
         /// What it saw, and the log's index at which.
-        look: Look,
+        look: KeysetRead,
     },
     /// Leader to coordinator, in reply to `Alive`: another transaction waits for a lock of this one.
     Wanted {
@@ -301,7 +301,7 @@ wire_enum!(Message {
     4 => Refused { transaction, key, expires, undecided },
     5 => Decide { transaction, floor, at },
     6 => Ended { transaction, at },
-    7 => Inquire { transaction },
+    7 => OutcomeQuery { transaction },
     8 => Redirect { transaction, leader, term },
     9 => Count { transaction },
     10 => CountReply { transaction, keys },
@@ -318,7 +318,7 @@ wire_enum!(Message {
     21 => Vote { transaction, at, voter },
     22 => Stamp { transaction },
     23 => Stamped { transaction, at },
-    24 => Look { transaction, step, question },
+    24 => KeysetRead { transaction, step, question },
     25 => Looked { transaction, step, term, look },
     26 => Done { transaction, at, term, evaluations },
     27 => Wanted { transaction, key },
@@ -334,31 +334,31 @@ impl Message {
 /// Operations in their binary form, each behind its key.
 pub type Calls = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// What the shard that is asked last has to know of the others.
+/// What the last shard has to know of the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Last {
     /// They have voted, that it commits not before this; `None` where this shard's leader collects their votes.
     pub voted: Option<Timestamp>,
     /// As in `Prepare`.
-    pub span: Span,
+    pub span: CommitWindow,
     /// All participants; this shard is the first.
     pub participants: Vec<u16>,
-    /// A bit for each operation: nobody is shown what it comes to.
+    /// A bit for each operation: no client sees its result.
     pub blind: u64,
 }
 wire_struct!(Last { voted, span, participants, blind });
 
 /// When a transaction may commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct CommitWindow {
     /// Not before this, in milliseconds since 1970.
     pub from_millis: u64,
     /// Before this; 0 for no limit.
     pub below_millis: u64,
 }
-wire_struct!(Span { from_millis, below_millis });
+wire_struct!(CommitWindow { from_millis, below_millis });
 
-impl Span {
+impl CommitWindow {
     /// It commits not before this.
     pub(super) fn from(self) -> Timestamp {
         Timestamp::from_wall(WallTime(self.from_millis.saturating_mul(1000)))
@@ -388,7 +388,7 @@ pub enum Timer {
         number: u64,
     },
     /// Coordinator: a piece of the keyspace has not been answered.
-    Browse {
+    KeyspaceQuery {
         /// The question's number.
         number: u64,
     },

@@ -56,7 +56,7 @@ mod unlocked;
 pub use coordinator::Coordinator;
 pub use locks::{LockOptions, Phasing};
 pub use machine::Evaluation;
-pub use message::{Calls, Message, Span, Timer};
+pub use message::{Calls, CommitWindow, Message, Timer};
 pub use node::Node;
 pub use options::{Combining, Concurrency, Coordinates, LastShard, Options, Reads};
 pub use record::Record;

@@ -6,7 +6,7 @@ use protocol::Durability;
 use std::time::Duration;
 use types::{Address, ProcessId, RegionId};
 
-/// How a leader keeps conflicting transactions apart.
+/// How a leader isolates conflicting transactions from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
     /// Strict two-phase locking: operations wait for the locks of others.
@@ -56,8 +56,8 @@ impl Coordinates {
 pub struct Combining {
     /// The most transactions that commit as one.
     pub members: usize,
-    /// Whoever has waited so long for another's locks goes on by itself, and nobody joins one whose time is up by so much
-    /// sooner than its own.
+    /// A transaction that has waited so long for another's locks goes on by itself, and no transaction joins a host
+    /// whose deadline is earlier than its own by more than this.
     pub patience: Duration,
     /// What needs no evaluation is held back behind one that is being committed for at most so long, to be joined.
     pub gather: Duration,
@@ -134,8 +134,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// A shard that has voted asks for the decision when it has not heard of the transaction for this long.
     pub prepared_timeout: Duration,
-    /// Locks of a transaction that nobody has heard of for this long are taken away. Coordinators give signs of life, four
-    /// in that time, of all that hold locks or votes.
+    /// The leader releases the locks of a transaction that it has not heard of for this long. Coordinators give signs
+    /// of life, four in that time, of all that hold locks or votes.
     pub lock_timeout: Duration,
     /// How often a conflicting transaction is run again before the caller is told CONFLICT.
     pub retries: u32,

@@ -1,6 +1,6 @@
 //! What a leader carries out by itself: single commands, and transactions of one request whose keys are all on its shard.
 
-use super::leader::{claim_of, claim_unread};
+use super::leader::{claim_of, claim_of_unread};
 use super::machine::Evaluation;
 use super::message::{Calls, Last, Message};
 use crate::coordinator::unread_effect;
@@ -55,7 +55,7 @@ impl Single {
         unread_effect(operation, self.is_blind(index))
     }
 
-    /// True if nobody is shown what this operation comes to.
+    /// True if no client sees this operation's result.
     pub(super) fn is_blind(&self, index: usize) -> bool {
         self.last.as_ref().is_some_and(|last| last.blind & 1 << index != 0)
     }
@@ -70,7 +70,7 @@ impl Single {
         for (index, (key, operation)) in self.decoded()?.into_iter().enumerate() {
             let claim = match self.unread(index, &operation) {
                 _ if has_deadline(key)? => Mode::Write.into(),
-                Some(_) => claim_unread(&operation),
+                Some(_) => claim_of_unread(&operation),
                 None => claim_of(&operation, matches!(operation, Operation::User(_))),
             };
             claims.entry(key).or_default().push(claim);

@@ -1,4 +1,4 @@
-//! What a leader has put into its log and not applied: whoever comes next is evaluated behind it.
+//! What a leader has put into its log and not applied: the leader evaluates the next operation on top of it.
 
 use super::machine::Evaluation;
 use super::message::Message;
@@ -17,11 +17,12 @@ const REPEATED: usize = 512;
 
 /// The effects on a key that are in the log and not applied, and the state behind them.
 ///
-/// Whoever comes next is evaluated on that state. The effects are repeated on what is applied, and undone, until that has cost about
-/// as much as a copy of the value; then the state is kept and goes on with each effect that comes, until all are applied. So with
-/// many on their way a command costs one effect, and where few are nothing is copied.
+/// The leader evaluates the next operation on that state. The leader repeats the effects on the applied state, and
+/// undoes them, until that has cost about as much as a copy of the value. Then it retains the state and adds each new
+/// effect to it, until all are applied. So with many effects in flight a command costs one effect, and with few the
+/// leader copies nothing.
 #[derive(Debug, Default)]
-pub(super) struct Coming {
+pub(super) struct UnappliedEffects {
     /// In their binary form, in the order of the log.
     effects: VecDeque<(TransactionId, Box<[u8]>)>,
     pub(super) state: Option<Cell>,
@@ -31,7 +32,7 @@ pub(super) struct Coming {
     version: u64,
 }
 
-impl Coming {
+impl UnappliedEffects {
     /// The effects.
     pub(super) fn effects(&self) -> Result<Vec<Effect<'_>>, Malformed> {
         self.effects.iter().map(|(_, bytes)| decoded(bytes)).collect()
@@ -92,7 +93,7 @@ fn decoded(effect: &[u8]) -> Result<Effect<'_>, Malformed> {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Unapplied {
-    pub(super) by_key: BTreeMap<CompactKey, Coming>,
+    pub(super) by_key: BTreeMap<CompactKey, UnappliedEffects>,
     /// The keys that each changes.
     keys: BTreeMap<TransactionId, SmallVec<[CompactKey; 1]>>,
     /// Answers to single commands that were given and would have to be given again.
@@ -103,14 +104,14 @@ pub(super) struct Unapplied {
 
 impl Unapplied {
     /// The effects on a key that are on their way, if there are any.
-    pub(super) fn on(&mut self, key: &[u8]) -> Option<&mut Coming> {
+    pub(super) fn on(&mut self, key: &[u8]) -> Option<&mut UnappliedEffects> {
         self.by_key.get_mut(key)
     }
 
     /// Of those that have changed these keys and are on their way, the one that will be applied last.
     pub(super) fn last_on<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Option<TransactionId> {
-        let coming = keys.into_iter().filter_map(|key| self.by_key.get(key));
-        let last = coming.max_by_key(|coming| coming.version)?;
+        let unapplied = keys.into_iter().filter_map(|key| self.by_key.get(key));
+        let last = unapplied.max_by_key(|unapplied| unapplied.version)?;
         last.effects.back().map(|(id, _)| *id)
     }
 
@@ -123,7 +124,7 @@ impl Unapplied {
 
     fn add_one(&mut self, id: TransactionId, key: &CompactKey, effect: &[u8]) {
         match self.by_key.get_mut(key) {
-            Some(coming) => coming.add(id, effect),
+            Some(unapplied) => unapplied.add(id, effect),
             None => self.by_key.entry(key.clone()).or_default().add(id, effect),
         }
     }
@@ -131,15 +132,15 @@ impl Unapplied {
     /// What was added of this transaction on these keys is not put into the log.
     pub(super) fn take_back(&mut self, id: TransactionId, keys: Keys<'_>) {
         for key in keys {
-            if let Some(coming) = self.by_key.get_mut(key) {
-                coming.take_back(id);
+            if let Some(unapplied) = self.by_key.get_mut(key) {
+                unapplied.take_back(id);
                 self.clear_up(key);
             }
         }
     }
 
     fn clear_up(&mut self, key: &[u8]) {
-        if self.by_key.get(key).is_some_and(|coming| coming.effects.is_empty()) {
+        if self.by_key.get(key).is_some_and(|unapplied| unapplied.effects.is_empty()) {
             self.by_key.remove(key);
         }
     }
@@ -164,17 +165,17 @@ impl Unapplied {
 
     fn note(&mut self, id: TransactionId, keys: SmallVec<[CompactKey; 1]>, index: u64) {
         for key in &keys {
-            let coming = self.by_key.get_mut(key);
-            if let Some(coming) =
-                coming.filter(|coming| coming.effects.back().is_some_and(|(of, _)| *of == id))
+            let unapplied = self.by_key.get_mut(key);
+            if let Some(unapplied) =
+                unapplied.filter(|unapplied| unapplied.effects.back().is_some_and(|(of, _)| *of == id))
             {
-                coming.version = index;
+                unapplied.version = index;
             }
         }
         self.keys.insert(id, keys);
     }
 
-    /// Whoever asks again gets this answer.
+    /// A retry gets this answer.
     pub(super) fn keep(&mut self, id: TransactionId, answer: Message) {
         self.answers.insert(id, answer);
     }
@@ -199,7 +200,7 @@ impl Unapplied {
         }
     }
 
-    /// An entry was applied. Returns the answer that was kept for it, and those that have waited for it.
+    /// An entry was applied. Returns the answer retained for it, and the requests that have waited for it.
     pub(super) fn applied(
         &mut self,
         id: TransactionId,
@@ -207,15 +208,15 @@ impl Unapplied {
     ) -> (Option<Message>, Vec<(Address, Message)>) {
         let Some(keys) = self.keys.remove(&id) else { return (None, Vec::new()) };
         for key in keys {
-            if let Some(coming) = self.by_key.get_mut(&key) {
-                coming.applied(id, took_effect);
+            if let Some(unapplied) = self.by_key.get_mut(&key) {
+                unapplied.applied(id, took_effect);
                 self.clear_up(&key);
             }
         }
         (self.answer(id), self.held.remove(&id).unwrap_or_default())
     }
 
-    /// Nobody asks for these any more.
+    /// No coordinator asks for these any more.
     pub(super) fn forget(&mut self, first: TransactionId, end: TransactionId) {
         let over: Vec<TransactionId> = self.answers.range(first..end).map(|(id, _)| *id).collect();
         over.iter().filter(|id| !self.keys.contains_key(id)).for_each(|id| {

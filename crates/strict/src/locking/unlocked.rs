@@ -40,11 +40,11 @@ impl Replica {
         let at = leader.timestamp(self.machine.latest(), step.now.wall);
         let now_millis = at.wall().as_millis();
         let on_applied = operation.is_read() || self.options.mutants.has(Mutant::EvaluateOnApplied);
-        let coming = leader.unapplied.on(key);
-        let alone = coming.is_none();
+        let unapplied = leader.unapplied.on(key);
+        let alone = unapplied.is_none();
         let question = Question { key, operation, own: &[], now_millis };
-        let coming = coming.filter(|_| !on_applied);
-        let Ok(evaluation) = self.machine.evaluate(&question, coming, step.random) else { return };
+        let unapplied = unapplied.filter(|_| !on_applied);
+        let Ok(evaluation) = self.machine.evaluate(&question, unapplied, step.random) else { return };
         let part = part(vec![self.shard], std::iter::once(*key), std::slice::from_ref(&evaluation));
         // A read finds out that the key has expired where nothing is on its way that may have renewed it.
         let deletes = evaluation.expiry.is_some() && alone;

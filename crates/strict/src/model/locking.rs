@@ -1,11 +1,11 @@
-//! What a process is told of replicas with leaders.
+//! What a process shows of replicas with leaders.
 
 use super::options::Options;
 use crate::caching;
 use crate::locking::{Coordinator, Node, Replica};
-use protocol::Heat;
+use protocol::ContentionStats;
 use protocol::eviction::Cache;
-use protocol::hosted::{Backlog, Chore, Holdings, Hosting, Nodes, Turn};
+use protocol::hosted::{Backlog, Holdings, Hosting, MaintenanceTask, Nodes, Turn};
 use protocol::model::{StoredOptions, read};
 use types::HashSeed;
 
@@ -42,11 +42,11 @@ impl Hosting for LockingHosting {
     const COUNTS_MEETINGS: bool = true;
     const HAS_CHORES: bool = true;
 
-    fn chores(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<Chore> {
-        let (mut chores, now_millis) = (Vec::new(), turn.now.wall.as_millis());
+    fn maintenance(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
+        let (mut maintenance, now_millis) = (Vec::new(), turn.now.wall.as_millis());
         replicas(nodes)
-            .for_each(|replica| replica.add_chores(self.cache, now_millis, turn.random, &mut chores));
-        chores
+            .for_each(|replica| replica.add_chores(self.cache, now_millis, turn.random, &mut maintenance));
+        maintenance
     }
 
     fn seed(&self) -> HashSeed {
@@ -98,16 +98,16 @@ impl Hosting for LockingHosting {
         coordinator(nodes)?.leader(partition).map(|leader| leader.process.0)
     }
 
-    fn heat<'n>(&self, node: &'n Node) -> Option<&'n Heat> {
+    fn contention<'n>(&self, node: &'n Node) -> Option<&'n ContentionStats> {
         match node {
-            Node::Replica(replica) => replica.heat(),
+            Node::Replica(replica) => replica.contention(),
             Node::Coordinator(_) => None,
         }
     }
 
-    fn reset_heat(&self, node: &mut Node) {
+    fn reset_contention(&self, node: &mut Node) {
         if let Node::Replica(replica) = node {
-            replica.reset_heat();
+            replica.reset_contention();
         }
     }
 }

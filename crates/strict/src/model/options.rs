@@ -38,7 +38,7 @@ pub struct Options {
     /// How many processes keep each shard; all of them if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u16>,
-    /// How conflicting transactions are kept apart.
+    /// How conflicting transactions are isolated from each other.
     pub concurrency: Concurrency,
     /// The partitions that were to move, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,7 +51,7 @@ pub struct Options {
     pub max_memory: Option<u64>,
 }
 
-/// How a keyspace keeps conflicting transactions apart.
+/// How a keyspace isolates conflicting transactions from each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Concurrency {
@@ -61,7 +61,7 @@ pub enum Concurrency {
     Locking(LockingOptions),
     /// Two-phase commit over replicated logs, validation at the leaders.
     Occ,
-    /// One process runs transactions one by one.
+    /// One process runs transactions serially.
     Solo(SoloOptions),
 }
 
@@ -129,7 +129,7 @@ impl Concurrency {
         }
     }
 
-    /// What `CONCURRENCY` asks for; without leaders if nobody says.
+    /// What `CONCURRENCY` selects; without leaders by default.
     fn wanted(word: Option<&OptionWord<'_>>) -> Result<Self, Error> {
         let index = word.map_or(Ok(0), |word| word.one_of(&["optimistic", "locking", "occ"]))?;
         Ok(match index {
@@ -259,7 +259,7 @@ impl Options {
         }
     }
 
-    /// How it is kept if one process keeps it by itself.
+    /// How one process serves it alone.
     pub(super) fn solo(&self) -> Option<Solo> {
         let Concurrency::Solo(SoloOptions { process, durability }) = self.concurrency else { return None };
         let partitions = (self.partitions > 0).then_some(self.partitions);

@@ -7,8 +7,8 @@ use crate::Topology;
 use crate::caching;
 use crate::ir::{self, Configuration, Status};
 use crate::tapir::{self, Coordinator, Node, Replica};
-use protocol::Heat;
-use protocol::hosted::{Backlog, Chore, Holdings, Hosting, Life, Nodes, Place, Turn};
+use protocol::ContentionStats;
+use protocol::hosted::{Backlog, Holdings, Hosting, Life, MaintenanceTask, Nodes, Place, Turn};
 use protocol::model::{ClusterShape, PartitionMove, StoredOptions, read};
 use std::collections::BTreeSet;
 use types::{Address, Error, ErrorCode, HashSeed, KeyspaceId, PartitionId, ProcessId, Slot};
@@ -91,7 +91,7 @@ impl TapirHosting {
         TapirHosting { options, cluster: place.cluster.clone(), keyspace: place.keyspace, life: place.life }
     }
 
-    /// Hosts the replicas that were asked to join since: they have never said anything, so they miss nothing.
+    /// Hosts the replicas that were invited since: they have never sent anything, so they have lost nothing.
     fn join(&self, optimistic: &OptimisticOptions, nodes: &mut Nodes<Node>, turn: &mut Turn<'_>) -> bool {
         let place = Place { cluster: &self.cluster, keyspace: self.keyspace, life: self.life };
         let mut any = false;
@@ -112,11 +112,12 @@ impl Hosting for TapirHosting {
     const COUNTS_MEETINGS: bool = true;
     const HAS_CHORES: bool = true;
 
-    fn chores(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<Chore> {
-        let (mut chores, cache) = (Vec::new(), self.options.cache());
+    fn maintenance(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
+        let (mut maintenance, cache) = (Vec::new(), self.options.cache());
         let now_millis = turn.now.wall.as_millis();
-        replicas(nodes).for_each(|replica| replica.add_chores(cache, now_millis, turn.random, &mut chores));
-        chores
+        replicas(nodes)
+            .for_each(|replica| replica.add_chores(cache, now_millis, turn.random, &mut maintenance));
+        maintenance
     }
 
     fn seed(&self) -> HashSeed {
@@ -179,16 +180,16 @@ impl Hosting for TapirHosting {
         Ok(self.join(optimistic, nodes, turn))
     }
 
-    fn heat<'n>(&self, node: &'n Node) -> Option<&'n Heat> {
+    fn contention<'n>(&self, node: &'n Node) -> Option<&'n ContentionStats> {
         match node {
-            Node::Replica(replica) => Some(replica.heat()),
+            Node::Replica(replica) => Some(replica.contention()),
             Node::Coordinator(_) => None,
         }
     }
 
-    fn reset_heat(&self, node: &mut Node) {
+    fn reset_contention(&self, node: &mut Node) {
         if let Node::Replica(replica) = node {
-            replica.reset_heat();
+            replica.reset_contention();
         }
     }
 
@@ -272,12 +273,12 @@ fn outcome(replica: &Replica, me: ProcessId, before: u32, left: &[u16]) -> Resul
         return Err(Error::new(ErrorCode::Unavailable, text));
     }
     Ok(format!(
-        "asked: process {me} goes on once those of {left:?} have told what they have; KEYSPACE INFO tells the epoch. Repeat \
+        "asked: process {me} goes on once the replicas of {left:?} have sent their records; KEYSPACE INFO tells the epoch. Repeat \
          without those that do not answer, or at another process if this one lacks what others have forgotten"
     ))
 }
 
-/// Fails unless these are processes, once each, that have a replica of the group beside the asked one.
+/// Fails unless these are processes, once each, that have a replica of the group besides the one that got the command.
 fn are_others(left: &[u16], me: ProcessId, members: &[Address], partition: u16) -> Result<(), Error> {
     let different: BTreeSet<u16> = left.iter().copied().collect();
     let known = |process: &u16| *process != me.0 && members.iter().any(|member| member.process.0 == *process);

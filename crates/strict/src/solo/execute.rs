@@ -229,7 +229,7 @@ impl Solo {
         if undo {
             self.unlogged.push(Change::Flush(Box::new(removed)));
         } else {
-            self.freed.push(removed.into_remains());
+            self.freed.push(removed.into_deferred_drop());
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use super::Solo;
 use super::group::{CURSOR_BITS, Group};
-use super::open::Open;
+use super::open::OpenTransaction;
 use super::requests::PLACES_PER_KEY;
 use mvcc::CompactKey;
 use types::{KeyHash, Reply, ReplyBuf, ReplySink, Rng, Timestamp};
@@ -14,7 +14,7 @@ use types::{KeyHash, Reply, ReplyBuf, ReplySink, Rng, Timestamp};
 /// How many keys are drawn, and found not to be there, before one of a list is taken.
 const DRAWS: usize = 64;
 
-/// What a partition tells open transactions about keys that came and went; kept while a snapshot is open.
+/// A partition's record of created and removed keys, for open transactions; retained while a snapshot is open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Keyset {
     /// When a key last came or went, expiry apart.
@@ -39,7 +39,7 @@ impl Solo {
     }
 }
 
-impl Open {
+impl OpenTransaction {
     /// A reply tells which keys there are. Whether those are there that the transaction itself has taken from depends on
     /// what others do to them, even where no key comes or goes by that: a set that loses its last other member is gone
     /// once the transaction's own removal is applied.

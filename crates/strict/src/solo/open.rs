@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// An operation that was evaluated inside a transaction.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct EvaluatedOperation {
     key: CompactKey,
     pub(super) hash: KeyHash,
     /// The operation's binary form, or one that observes as much as its reply revealed; `None` if neither the client nor
@@ -41,7 +41,7 @@ pub(super) struct Done {
     unobserved: Unobserved,
 }
 
-impl Done {
+impl EvaluatedOperation {
     fn effects(&self) -> impl Iterator<Item = Effect<'_>> {
         let effect = self.effect.as_ref().and_then(|bytes| Effect::decode(&mut Reader::new(bytes)).ok());
         self.overdue.clone().filter(|_| effect.is_some()).into_iter().chain(effect)
@@ -55,7 +55,7 @@ impl Done {
     }
 }
 
-/// What evaluating an operation came to; see the same fields of [`Done`].
+/// What evaluating an operation came to; see the same fields of [`EvaluatedOperation`].
 #[derive(Default)]
 struct Prepared {
     expired: Option<Effect<'static>>,
@@ -73,7 +73,7 @@ pub(super) enum Refused {
 
 /// An open transaction.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenTransaction {
     /// When it began: the time with which it compares deadlines.
     pub(super) begun: Now,
     pub(super) snapshot: Timestamp,
@@ -90,12 +90,12 @@ pub(super) struct Open {
     /// How often logs had refused something when it began.
     refusals: u64,
     bytes: usize,
-    pub(super) done: Vec<Done>,
+    pub(super) done: Vec<EvaluatedOperation>,
     /// Places in `done`, ascending.
     pub(super) by_key: BTreeMap<CompactKey, Vec<usize>>,
 }
 
-impl Open {
+impl OpenTransaction {
     pub(super) fn new(
         begun: Now,
         snapshot: Timestamp,
@@ -104,7 +104,7 @@ impl Open {
         deadline: Instant,
         group: &Group<'_, '_>,
     ) -> Self {
-        Open {
+        OpenTransaction {
             begun,
             snapshot,
             keys_at_snapshot: group.keys(),
@@ -251,7 +251,8 @@ impl Open {
         let key = CompactKey::new(keyed.key);
         let unobserved = self.unobserved(keyed.key);
         self.by_key.entry(key.clone()).or_default().push(self.done.len());
-        let mut done = Done { key, hash: keyed.hash, observed, expired, overdue, effect, unobserved };
+        let mut done =
+            EvaluatedOperation { key, hash: keyed.hash, observed, expired, overdue, effect, unobserved };
         let is_observed = !done.observation().is_nothing();
         done.unobserved =
             done.effects().fold(unobserved, |unobserved, effect| unobserved.then(&effect, is_observed));
@@ -332,7 +333,7 @@ impl Open {
     }
 
     /// True if something that came since the snapshot changes what the operation observed.
-    fn is_overtaken(&self, done: &Done, group: &mut Group<'_, '_>) -> bool {
+    fn is_overtaken(&self, done: &EvaluatedOperation, group: &mut Group<'_, '_>) -> bool {
         let store = &group.of(done.hash).protocol().store;
         let later = store.effects(done.hash, &done.key).filter(|(stamp, _)| *stamp > self.snapshot);
         let mut foreign = later.map(|(_, effect)| effect);

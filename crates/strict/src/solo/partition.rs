@@ -3,7 +3,7 @@
 use super::keyset::Keyset;
 use super::undo::Unlogged;
 use super::watches::Watches;
-use mvcc::{Choice, Remains, Store, Tracked};
+use mvcc::{Choice, DeferredDrop, Store, Tracked};
 use protocol::{Durability, Input, Now, Outputs, Protocol, Request};
 use std::time::Duration;
 use types::{HashSeed, HybridClock, Malformed, Rng, Timestamp};
@@ -46,16 +46,16 @@ pub struct Solo {
     pub(super) unlogged: Unlogged,
     /// While the log is failed, writes are refused.
     pub(super) fenced: bool,
-    /// The oldest snapshot that somebody may read.
+    /// The oldest snapshot that a transaction may read.
     pub(super) lease: Option<Timestamp>,
     /// What open transactions must know of the keys that came and went.
     pub(super) keyset: Keyset,
     /// The first record that recovery could not read.
     pub(super) unreadable: Option<Malformed>,
-    /// Keys that have expired and were deleted since they were asked for last, if somebody wants to know.
+    /// Expired keys deleted since the last call, if the caller wants them.
     pub(super) expired: Option<Vec<Box<[u8]>>>,
     /// What was removed and is not freed yet.
-    pub(super) freed: Vec<Remains<Timestamp>>,
+    pub(super) freed: Vec<DeferredDrop<Timestamp>>,
     /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
     pub(super) checkpoint_at: Option<Timestamp>,
 }
@@ -99,7 +99,7 @@ impl Solo {
         self.store.memory()
     }
 
-    /// Of that, what goes when nobody reads older snapshots any more.
+    /// Of that, what the partition frees when no older snapshot is read any more.
     pub fn retained(&self) -> usize {
         self.store.retained()
     }

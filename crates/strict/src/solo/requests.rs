@@ -1,7 +1,7 @@
 //! Requests that one partition serves, and what it contributes to those over several.
 
 use super::Solo;
-use protocol::{ContextAsk, Losses, Now, Outputs, Request, Step, misconf};
+use protocol::{ContextRequest, Losses, Now, Outputs, Request, Step, misconf};
 use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
 /// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
@@ -40,7 +40,7 @@ impl Solo {
                 self.watches.remove(*session);
                 out.reply(id).simple("OK");
             }
-            Request::Context { .. } => out.reply(id).error(&ContextAsk::refusal()),
+            Request::Context { .. } => out.reply(id).error(&ContextRequest::refusal()),
             Request::Own { words, .. } => out.reply(id).error(&Request::refused(words, "strict")),
             Request::Close { session } => self.watches.remove(*session),
             Request::Begin { .. }

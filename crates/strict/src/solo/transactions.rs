@@ -1,7 +1,7 @@
 //! Interactive transactions over the partitions of one process: who has one open, and which snapshots are leased.
 
 use super::Group;
-use super::open::{Open, Refused};
+use super::open::{OpenTransaction, Refused};
 use super::requests::{reply_keys, reply_scan};
 use protocol::{Losses, Now, Replies, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(60);
 /// The open transactions of a keyspace, by session. Every call holds all partitions ([`Group`]).
 #[derive(Debug, Default)]
 pub struct Transactions {
-    open: BTreeMap<SessionId, Open>,
+    open: BTreeMap<SessionId, OpenTransaction>,
     /// Sessions whose lease ended before their transaction did.
     expired: BTreeSet<SessionId>,
     /// The snapshot of a checkpoint under way.
@@ -53,7 +53,10 @@ impl Transactions {
             ));
         }
         let snapshot = present(now, group);
-        self.open.insert(session, Open::new(now, snapshot, read_only, watched, now.instant + LEASE, group));
+        self.open.insert(
+            session,
+            OpenTransaction::new(now, snapshot, read_only, watched, now.instant + LEASE, group),
+        );
         self.lease(group);
         sink.simple("OK");
     }
@@ -155,7 +158,7 @@ impl Transactions {
     }
 
     /// The session's transaction, unless it has none or its snapshot is gone.
-    fn find(&mut self, session: SessionId, group: &Group<'_, '_>) -> Result<&mut Open, Error> {
+    fn find(&mut self, session: SessionId, group: &Group<'_, '_>) -> Result<&mut OpenTransaction, Error> {
         if self.open.get(&session).is_some_and(|open| open.saw_what_was_refused(group)) {
             self.open.remove(&session);
             return Err(Error::new(

@@ -98,7 +98,7 @@ impl Solo {
     pub(super) fn forget_logged(&mut self, records: u64) {
         while let Some((_, change)) = self.unlogged.changes.pop_front_if(|(last, _)| *last <= records) {
             if let Change::Flush(store) = change {
-                self.freed.push(store.into_remains());
+                self.freed.push(store.into_deferred_drop());
             }
         }
         if self.store.retains() {
@@ -106,7 +106,7 @@ impl Solo {
         }
     }
 
-    /// Takes back everything that the log does not have. Whoever watches what is taken back must look again.
+    /// Takes back everything that the log does not have. Watches of keys that are undone count as touched.
     pub(super) fn take_all_back(&mut self) {
         self.unlogged.refusals += u64::from(!self.unlogged.is_empty());
         while let Some((_, change)) = self.unlogged.changes.pop_back() {
@@ -128,7 +128,7 @@ impl Solo {
             }
             Change::Flush(store) => {
                 let after = std::mem::replace(&mut self.store, *store);
-                self.freed.push(after.into_remains());
+                self.freed.push(after.into_deferred_drop());
                 self.watches.touch_all();
             }
         }

@@ -10,7 +10,7 @@ use types::{HashSeed, KeyHash, Timestamp, TransactionId};
 /// The width of a bucket of ages, as a power of two of timestamps: 65 ms.
 const BUCKET_BITS: u32 = 28;
 
-/// What is kept of one key. What every vote looks at comes first, on the first cache lines.
+/// The validation state of one key. What every vote looks at comes first, on the first cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct KeyState {

@@ -2,7 +2,7 @@
 
 use super::operation::{Part, Transactions, Vote};
 use super::state::Place;
-use crate::coordinator::{Look, LookQuestion};
+use crate::coordinator::{KeysetRead, KeysetReadRequest};
 use crate::ir;
 use crate::validation::Observed;
 use mvcc::CompactKey;
@@ -91,13 +91,13 @@ pub enum Message {
     },
     /// Coordinator to a replica: look at which keys there are, as a step of a transaction (Corrections 78). Not in the
     /// paper.
-    Look {
+    KeysetRead {
         /// The transaction.
         transaction: TransactionId,
         /// Which of its steps.
         step: u32,
         /// What is asked.
-        question: LookQuestion,
+        question: KeysetReadRequest,
     },
     /// Replica to coordinator: the answer to Look. A replica that is not NORMAL gives none.
     LookReply {
@@ -106,7 +106,7 @@ pub enum Message {
         /// Which of its steps.
         step: u32,
         /// The answer.
-        look: Look,
+        look: KeysetRead,
     },
     /// Coordinator to a replica: how many keys are there? Weak: no transaction (Corrections 78). Not in the paper.
     Count {
@@ -223,7 +223,7 @@ wire_enum!(Message {
     11 => FetchState { place },
     12 => State { base, place, next, piece },
     13 => Place { shard, processes, accept_loss },
-    20 => Look { transaction, step, question },
+    20 => KeysetRead { transaction, step, question },
     21 => LookReply { transaction, step, look },
     22 => Draw { transaction, except, now_millis },
     23 => DrawReply { transaction, keys, key },
@@ -251,12 +251,12 @@ pub enum Timer {
         number: u64,
     },
     /// Coordinator: a shard has not moved as it was asked to.
-    Placing {
+    ReplicaMove {
         /// The shard.
         shard: u16,
     },
     /// Coordinator: a piece of the keyspace has not been answered.
-    Browse {
+    KeyspaceQuery {
         /// The question's number.
         number: u64,
     },

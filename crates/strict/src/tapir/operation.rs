@@ -53,7 +53,7 @@ pub enum Vote {
     /// Promised to a backup coordinator: never voted, and will not (IR-TAPIR, coordinator recovery).
     NoVote,
     /// It was born in an interval that is being closed: as a new transaction above this timestamp it may succeed.
-    Late {
+    BlockedReads {
         /// The end of the interval.
         floor: Timestamp,
     },
@@ -69,7 +69,7 @@ wire_enum!(Vote {
     2 => Abort,
     3 => Retry { above },
     4 => NoVote,
-    5 => Late { floor },
+    5 => BlockedReads { floor },
     6 => Early { latest },
 });
 
@@ -128,7 +128,7 @@ impl ir::Operations for Transactions {
     }
 
     fn late(floor: Timestamp) -> Vote {
-        Vote::Late { floor }
+        Vote::BlockedReads { floor }
     }
 
     fn holds(vote: Vote) -> bool {

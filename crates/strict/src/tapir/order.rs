@@ -34,9 +34,10 @@ impl CommittedRead {
 ///
 /// 1. what it observes must be all there is below its stamp: an effect there that it has not seen aborts it if it is
 ///    committed, and makes it wait if it is undecided; effects above its stamp are nothing to it;
-/// 2. what it changes must not be missing in what an observer above it has seen: else it is told to come above that one;
-/// 3. effects on registers stand beside each other in the order of their stamps, whichever came first (Thomas's write
-///    rule; Corrections 71: for registers only); others that do not commute are kept apart as ever.
+/// 2. what it changes must not be missing in what an observer above it has seen: else the replica tells it to retry
+///    above that one;
+/// 3. effects on registers may both commit, in the order of their stamps, whichever came first (Thomas's write rule;
+///    Corrections 71: for registers only); other effects that do not commute conflict as usual.
 pub fn validate_in_order<'e>(
     stamp: Stamp,
     access: &Access<'_>,
@@ -56,7 +57,7 @@ pub fn validate_in_order<'e>(
     };
     let mut above = access.observed.map_or(Stamp::ZERO, Observed::newest);
     let mut worst = Verdict::Ok;
-    // What it would have to see, were it to come above it.
+    // The effect that it would have to see if it retried above it.
     let mut unseen = None;
     for (other, effect) in committed {
         if other > stamp {

@@ -1,10 +1,10 @@
 //! Reads at a replica, and those that wait for what is about to change what they would see.
 //!
 //! A transaction that reads past one which is prepared here, and commits, has read what is old before it is validated.
-//! So a read waits for what is prepared in its way, as long as the coordinator asks for: about what such a vote takes
-//! until it is decided. Then it is answered with what is there, whatever that is worth. It waits for those that are
-//! prepared when it comes, not for later ones, and nothing waits for it: nobody waits in a circle. What waits is nowhere
-//! recorded; a coordinator that is told nothing asks again.
+//! So a read waits for conflicting prepared transactions, for as long as the coordinator allows: about the time that
+//! such a vote takes until it is decided. Then the replica answers with the present state. The read waits for
+//! transactions that are prepared when it arrives, not for later ones, and nothing waits for the read: waiting is
+//! deadlock-free. No log records waiting reads; a coordinator that gets no answer retries.
 
 use super::message::{Message, Reading};
 use super::node::Node;
@@ -28,7 +28,7 @@ pub(super) struct Reads {
 
 /// Such that wait.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct BlockedReads {
     reads: Reads,
     /// The prepared ones in their way.
     behind: SmallVec<[TransactionId; 4]>,
@@ -51,7 +51,7 @@ impl Replica {
         if behind.is_empty() {
             return self.answer(&reads, random, out);
         }
-        self.late_reads.push(Late { reads, behind, until: now.instant + patience });
+        self.late_reads.push(BlockedReads { reads, behind, until: now.instant + patience });
         self.arm_skew_wait(now, out);
     }
 
@@ -61,11 +61,11 @@ impl Replica {
             return;
         }
         let prepared = self.state.prepared();
-        let is_due = |late: &mut Late| {
+        let is_due = |late: &mut BlockedReads| {
             late.behind.retain(|id| prepared.contains_key(id));
             late.behind.is_empty() || late.until <= now.instant
         };
-        let due: Vec<Late> = self.late_reads.extract_if(.., is_due).collect();
+        let due: Vec<BlockedReads> = self.late_reads.extract_if(.., is_due).collect();
         due.iter().for_each(|late| self.answer(&late.reads, random, out));
     }
 

@@ -5,7 +5,7 @@ use super::message::{Message, Timer};
 use super::node::{IrMessage, Node};
 use super::operation::{Decision, Transactions};
 use super::options::{Clocks, Options};
-use super::reads::{Late, Reads};
+use super::reads::{BlockedReads, Reads};
 use super::record::Record;
 use super::recovery::{Recovery, Verdict};
 use super::reservations::Reservations;
@@ -21,8 +21,8 @@ use crate::validation::Stamp;
 use crate::{Decided, Mutant, Topology};
 use mvcc::Tracked;
 use protocol::eviction::Cache;
-use protocol::hosted::{Chore, Holdings};
-use protocol::{Heat, Input, Now, Outputs};
+use protocol::hosted::{Holdings, MaintenanceTask};
+use protocol::{ContentionStats, Input, Now, Outputs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Address, Incarnation, Instant, NodeId, ReplyBuf, Rng, Timestamp, TransactionId, WallTime};
@@ -34,7 +34,7 @@ const ROUNDS_PER_LAG: u32 = 8;
 /// After a round the leader waits for so many times what it took: every round makes each replica write its log twice,
 /// and on slow disks what clients ask for stands in line behind that.
 const ROUND_SHARE: u32 = 8;
-/// A round that took longer waited for somebody.
+/// A round that took longer waited for another transaction.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
 /// How many histories are folded, and records of a replaced state freed, with every synchronization.
 const TIDIED: usize = 2_000;
@@ -52,7 +52,7 @@ pub struct Replica {
     pub(super) recoveries: BTreeMap<TransactionId, Recovery>,
     pub(super) waiting: Waiting,
     pub(super) reservations: Reservations,
-    pub(super) late_reads: Vec<Late>,
+    pub(super) late_reads: Vec<BlockedReads>,
     /// The stable bases of the other shards, as far as they have told.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
@@ -68,7 +68,7 @@ pub struct Replica {
     pub(super) aside: Option<Shard>,
     pub(super) lease: Option<Lease>,
     /// A state that was replaced.
-    pub(super) retired: Option<mvcc::Remains<Stamp>>,
+    pub(super) retired: Option<mvcc::DeferredDrop<Stamp>>,
 }
 
 /// IR speaks through the outputs of the step.
@@ -200,13 +200,13 @@ impl Replica {
     }
 
     /// Which keys transactions meet on here.
-    pub fn heat(&self) -> &Heat {
-        self.state.heat()
+    pub fn contention(&self) -> &ContentionStats {
+        self.state.contention()
     }
 
     /// Forgets which.
-    pub fn reset_heat(&mut self) {
-        self.state.heat_mut().reset();
+    pub fn reset_contention(&mut self) {
+        self.state.contention_mut().reset();
     }
 
     /// How many groups the record has.
@@ -224,18 +224,18 @@ impl Replica {
         caching::holdings(self.state.store(), cache)
     }
 
-    /// Adds what its process is to do: nobody leads, so the first replica does it, and the next ones where that is late.
+    /// Adds maintenance tasks: there is no leader, so the first replica does them, and the next ones if it is late.
     pub(crate) fn add_chores(
         &self,
         cache: Option<Cache>,
         now_millis: u64,
         random: &mut Rng,
-        chores: &mut Vec<Chore>,
+        maintenance: &mut Vec<MaintenanceTask>,
     ) {
         let members = &self.membership().present.members;
         let index = members.iter().position(|member| *member == self.address);
         let Some(index) = index.filter(|_| self.status() == Status::Normal) else { return };
-        caching::add_chores(self.state.store(), cache, (now_millis, index as u64), random, chores);
+        caching::add_chores(self.state.store(), cache, (now_millis, index as u64), random, maintenance);
     }
 
     /// Tracks the use of keys, or no more.
@@ -359,7 +359,7 @@ impl Replica {
                 let view = self.ir.view();
                 out.send(from.address(), Message::CheckReply { transaction, view, vote, hint });
             }
-            Message::Look { transaction, step, question } if self.ir.status() == Status::Normal => {
+            Message::KeysetRead { transaction, step, question } if self.ir.status() == Status::Normal => {
                 if let Ok(look) = self.state.look(&question) {
                     out.send(from.address(), Message::LookReply { transaction, step, look });
                 }
@@ -542,8 +542,8 @@ impl Replica {
         out.arm(Timer::Sync, now.instant + wait);
     }
 
-    /// Tells the other shards this one's base, lets a leader synchronize, and forgets what nobody asks for any more.
-    /// Says whether there is more to forget.
+    /// Tells the other shards this shard's base, lets a leader synchronize, and discards outcomes that no coordinator
+    /// asks for any more. Says whether there is more to forget.
     fn on_sync_timer(&mut self, now: Now, out: &mut Outputs<'_, Node>) -> bool {
         self.state.tidy(TIDIED);
         if self.retired.as_mut().is_some_and(|remains| !remains.free_some(TIDIED)) {

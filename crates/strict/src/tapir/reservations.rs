@@ -1,17 +1,19 @@
-//! Keys that are kept for a transaction which was refused again and again (Corrections 12).
+//! Reservations: a replica reserves keys for a transaction that was refused again and again (Corrections 12).
 //!
 //! That the oldest of those that are undecided is refused by none of the others is not enough for one that observes:
 //! where others change its keys all the time, what it saw is old before it is judged, by what has been committed
-//! meanwhile. So one that was refused often asks with Prepare that its keys be kept for it, should it be refused once
-//! more, until it has come again. Until it commits, or the time that it asked for is over, a replica lets proposals of
-//! younger transactions wait that conflict with it; so what it sees when it runs again stays, but for what was under way.
+//! meanwhile. So a transaction that was refused often asks with Prepare that the replica reserve its keys, should it be
+//! refused once more, until it retries. Until it commits, or until its reservation ends, the replica delays conflicting
+//! proposals of younger transactions. So what the transaction reads in its next run stays valid, except for what was
+//! already in flight.
 //!
-//! Nobody waits in a circle for long. The older one may wait elsewhere for a younger one that is prepared there: so when
-//! it is prepared here and has not ended soon, the younger ones are judged, and refused as ever; and whoever has waited
-//! until the end of the first reservation that it met waits for no other one, nor for the same one prolonged. Older ones
-//! are not kept off, and there are fewer of these all the time: so whoever stays refused for long enough commits. As with
-//! all that waits, nothing is recorded and nothing of it bears on safety. Nor does anybody wait for one that will not come
-//! again: not for one that has come without asking, nor while nothing is heard of its coordinator.
+//! Reservations cause no lasting deadlock. The older transaction may wait at another shard for a younger one that is
+//! prepared there. So when the older one is prepared here and does not end soon, the replica judges the younger ones,
+//! and refuses them as usual; and a proposal that has waited until the end of the first reservation that it met waits
+//! for no other one, nor for a prolongation. Reservations do not delay older transactions, whose number only falls: so
+//! a transaction that is refused for long enough becomes the oldest and commits. As with every wait, nothing is
+//! recorded and safety does not depend on it. Nor does a proposal wait for a transaction that will not retry: one that
+//! has come back without a reservation, or whose coordinator is silent.
 
 use super::operation::{Part, Prepare};
 use crate::validation::Stamp;
@@ -23,7 +25,7 @@ use types::{Incarnation, Instant, ProcessId, Timestamp, TransactionId};
 /// One that is prepared, or waits itself, is waited for, for this fraction of the time for which its keys are kept.
 const ENDING: u32 = 12;
 
-/// What one transaction has asked for.
+/// One transaction's reservation.
 #[derive(Debug)]
 struct Reservation {
     /// Its number in its latest run.
@@ -42,7 +44,7 @@ struct Reservation {
 pub(super) struct Reservations {
     /// By the age of the transaction that keys are kept for.
     kept: BTreeMap<Stamp, Reservation>,
-    /// Until when those wait at most that have been kept off.
+    /// The latest time until which delayed transactions wait.
     patience: BTreeMap<TransactionId, Instant>,
 }
 

@@ -1,11 +1,11 @@
 //! A replica's copy of a shard: the store, the prepared transactions, and validation. IR's application.
 
-mod again;
+mod contention;
 mod keyset;
-mod met;
 mod mutants;
 mod prefetch;
 mod reading;
+mod revalidation;
 
 use super::keys::{KeyState, Keys};
 use super::operation::{Decision, Part, Prepare, Transactions, Vote};
@@ -18,10 +18,10 @@ use crate::validation::{Access, ModeStamps, Observed, Stamp, Undecided, Verdict,
 use crate::{Mutant, Mutants};
 use datatypes::{Aspect, Cell, Effect};
 use keyset::Keyset;
-use mutants::Take;
-use mvcc::{CompactKey, Remains, Store, Tracked};
-pub(super) use prefetch::{Use, Uses};
-use protocol::{Heat, Meeting};
+use mutants::BoundedSubtraction;
+use mvcc::{CompactKey, DeferredDrop, Store, Tracked};
+pub(super) use prefetch::{KeyUse, KeyUses};
+use protocol::{Contention, ContentionStats};
 pub(super) use reading::Question;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{HashSeed, Incarnation, KeyHash, Malformed, ProcessId, Reader, Timestamp, TransactionId};
@@ -43,9 +43,9 @@ pub(super) struct Shard {
     /// A vote that succeeded may be judged again by a replica that has missed the proposal.
     is_wide: bool,
     /// While a vote is judged again: what stands in its way by its stamp, on its keys.
-    again: Option<again::Above>,
+    again: Option<revalidation::CommittedAbove>,
     /// Who is in whose way.
-    heat: Heat,
+    contention: ContentionStats,
     mutants: Mutants,
 }
 
@@ -65,7 +65,7 @@ impl Shard {
             let_go: Stamp::ZERO,
             is_wide: false,
             again: None,
-            heat: Heat::default(),
+            contention: ContentionStats::default(),
             mutants,
         }
     }
@@ -84,14 +84,14 @@ impl Shard {
         self.latest = latest;
     }
 
-    /// Folds histories that nobody needs any more.
+    /// Folds histories that no snapshot needs any more.
     pub(super) fn tidy(&mut self, count: usize) {
         self.store.fold_some(count);
     }
 
     /// What is left to be freed when this state is not needed any more.
-    pub(super) fn into_remains(self) -> Remains<Stamp> {
-        self.store.into_remains()
+    pub(super) fn into_deferred_drop(self) -> DeferredDrop<Stamp> {
+        self.store.into_deferred_drop()
     }
 
     /// The stamp below which effects are part of the cells.
@@ -103,8 +103,8 @@ impl Shard {
         self.mutants
     }
 
-    /// Makes an empty state one that begins at a horizon: a key that will not be told is absent since some moment at
-    /// or below it, and whoever saw less of it may have seen it alive.
+    /// Makes an empty state one that begins at a horizon: a key that the transfer does not mention has been absent
+    /// since some moment at or below the horizon, and a transaction that saw less of it may have seen it alive.
     pub(super) fn begin_at(&mut self, horizon: Stamp) {
         self.store.set_horizon(Some(horizon.max(self.horizon())));
         if !self.mutants.has(Mutant::ForgetAbsence) {
@@ -234,7 +234,7 @@ impl Shard {
         }
         let stamp = Stamp { at: operation.at, transaction: id };
         let behind = behind.filter(|_| self.judge(stamp, &operation.part).0 == Verdict::Abstain)?;
-        self.note_meeting(id, &operation.part, at, Meeting::Wait);
+        self.note_contention(id, &operation.part, at, Contention::Wait);
         Some(behind)
     }
 
@@ -291,7 +291,7 @@ impl Shard {
         stamp: Stamp,
         key: &[u8],
         access: &Access<'_>,
-        take: Option<Take>,
+        take: Option<BoundedSubtraction>,
         complete: bool,
     ) -> Verdict {
         if self.isolation == Isolation::Serializable {
@@ -479,11 +479,11 @@ impl Application<Transactions> for Shard {
             Decision::Abort => None,
         });
         let prepared = self.prepared.values().map(|prepared| &*prepared.part);
-        if again::is_observed(stamp, committed.chain(prepared)) {
+        if revalidation::is_observed(stamp, committed.chain(prepared)) {
             return Vote::PrepareOk;
         }
         if !self.mutants.has(Mutant::RevalidateByModes) {
-            self.again = Some(again::Above::new(stamp, &operation.part, ended));
+            self.again = Some(revalidation::CommittedAbove::new(stamp, &operation.part, ended));
         }
         self.keyset.set_again(true);
         let (verdict, _) = self.judge(stamp, &operation.part);

@@ -1,13 +1,13 @@
 //! The state of a replica in pieces, for checkpoints and for replicas that are behind.
 //!
-//! A piece is a sequence of records, each behind its length. It tells keys as they are at the horizon, with the effects
-//! above it, so the horizon and what is trimmed stay while the pieces of one state are told: a checkpoint holds them for
-//! its duration, another replica for as long as it asks. What is executed meanwhile may be in a piece or not; it comes
-//! again from the log or the record, and counts once.
+//! A piece is a sequence of records, each behind its length. A piece contains keys as they are at the horizon, with the
+//! effects above it. So the replica holds its horizon and its trimming while it sends the pieces of one state: for the
+//! duration of a checkpoint, or for as long as another replica asks. Operations executed meanwhile may be in a piece or
+//! not: they come again from the log or the record, and are idempotent.
 //!
-//! What validation keeps of a key is told before the key. A closed base says that every committed effect up to it is
-//! here. Told after the effects, it would speak of some that were executed in between, and whoever fetches the pieces
-//! would claim to have seen what it never had; told before them, it speaks of too few.
+//! The validation state of a key precedes the key. A closed base says that every committed effect up to it is here.
+//! Sent after the effects, it would include effects executed in between, and the replica that fetches the pieces would
+//! claim to have seen what it never had; sent before them, it includes too few, which is safe.
 
 use super::record::{self, Record, Recovered};
 use super::replica::Replica;

@@ -1,12 +1,13 @@
 //! Suspicion of coordinators that do not come back, and when a backup coordinator takes over (Corrections 14).
 //!
-//! A transaction is suspected when it is prepared here and nobody has come on with it for a while, which is longer where
-//! proposals come from far away. A coordinator that lives repeats itself, and each repetition counts; after a promise to a backup coordinator only higher promises do.
-//! Backup coordinators that start together only take the promises from each other, on slow networks without end. So
-//! they stand in a line, another one for each transaction and coordinator view: the first starts at once, each other
-//! one half the patience later, and patience doubles with every coordinator view that did not suffice. Last of all comes
-//! the replica in the process of the coordinator that is suspected, which may be dead itself. A backup coordinator
-//! repeats what was not answered until its patience is over.
+//! A replica suspects a transaction's coordinator when the transaction is prepared here and no coordinator has advanced
+//! it for a while, which is longer where proposals come from far away. A coordinator that lives repeats itself, and
+//! each repetition counts; after a promise to a backup coordinator only higher promises do. Backup coordinators that
+//! start together only take the promises from each other, on slow networks without end. So they stand in a line,
+//! another one for each transaction and coordinator view: the first starts at once, each other one half the patience
+//! later, and patience doubles with every coordinator view that did not suffice. Last of all comes the replica in the
+//! process of the coordinator that is suspected, which may be dead itself. A backup coordinator repeats what was not
+//! answered until its patience is over.
 
 use super::message::{Message, Timer};
 use super::node::Node;
@@ -32,7 +33,7 @@ const SMOOTHING: u32 = 8;
 
 /// When somebody last came on with a transaction, under the highest coordinator view promised for it.
 #[derive(Clone, Copy, Debug)]
-struct Sign {
+struct LastActivity {
     since: Instant,
     promised: CoordinatorView,
 }
@@ -40,7 +41,7 @@ struct Sign {
 /// What a replica remembers of transactions that are prepared here, for suspicion.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
-    signs: BTreeMap<TransactionId, Sign>,
+    last_activity: BTreeMap<TransactionId, LastActivity>,
     /// The highest round of a coordinator view heard of, where it stood in the way.
     rounds: BTreeMap<TransactionId, u32>,
     /// How long proposals of a process are on their way, by its clock and ours, smoothed.
@@ -57,8 +58,10 @@ impl Suspicion {
             ir::Message::Finalize { group, ballot, .. } if ballot.round == 0 => group,
             _ => return,
         };
-        if let Some(sign) = self.signs.get_mut(group).filter(|sign| sign.promised.round == 0) {
-            sign.since = now;
+        if let Some(activity) =
+            self.last_activity.get_mut(group).filter(|activity| activity.promised.round == 0)
+        {
+            activity.since = now;
         }
     }
 
@@ -94,8 +97,10 @@ impl Suspicion {
     /// A recovery met a higher coordinator view.
     pub(super) fn superseded(&mut self, group: TransactionId, promised: CoordinatorView, now: Instant) {
         self.rounds.insert(group, promised.round);
-        if let Some(sign) = self.signs.get_mut(&group).filter(|sign| sign.promised < promised) {
-            *sign = Sign { since: now, promised };
+        if let Some(activity) =
+            self.last_activity.get_mut(&group).filter(|activity| activity.promised < promised)
+        {
+            *activity = LastActivity { since: now, promised };
         }
     }
 }
@@ -110,9 +115,10 @@ impl Replica {
         let quarter = (self.options.prepared_timeout.as_micros() as u64 / 4).max(1);
         let wait = Duration::from_micros(quarter + random.u64(0..=quarter));
         let next = now.instant + wait;
-        let due =
-            |(id, sign): (&TransactionId, &Sign)| sign.since + self.patience_for(*id, sign.promised.round);
-        let soonest = self.suspicion.signs.iter().map(due).filter(|due| *due > now.instant).min();
+        let due = |(id, activity): (&TransactionId, &LastActivity)| {
+            activity.since + self.patience_for(*id, activity.promised.round)
+        };
+        let soonest = self.suspicion.last_activity.iter().map(due).filter(|due| *due > now.instant).min();
         out.arm(Timer::Suspicion, soonest.map_or(next, |due| due.min(next)));
     }
 
@@ -138,23 +144,23 @@ impl Replica {
             }
         }
         let prepared = self.state.prepared();
-        self.suspicion.signs.retain(|id, _| prepared.contains_key(id));
+        self.suspicion.last_activity.retain(|id, _| prepared.contains_key(id));
         self.suspicion.rounds.retain(|id, _| prepared.contains_key(id));
         let (mut overdue, mut forsaken) = (Vec::new(), false);
         for (id, operation) in prepared {
             let (born, promised) =
                 self.ir.get(*id).map_or((operation.at, CoordinatorView::ORIGINAL), |g| (g.born, g.promised));
-            let sign = match self.suspicion.signs.get(id) {
+            let activity = match self.suspicion.last_activity.get(id) {
                 Some(known) if known.promised >= promised => *known,
-                Some(_) => Sign { since: now.instant, promised },
-                None => Sign { since: self.suspicion.came(*id, operation.at, looked, now), promised },
+                Some(_) => LastActivity { since: now.instant, promised },
+                None => LastActivity { since: self.suspicion.came(*id, operation.at, looked, now), promised },
             };
-            self.suspicion.signs.insert(*id, sign);
-            forsaken |= now.instant - sign.since >= self.suspicion.timeout(*id, timeout) * FORSAKEN;
+            self.suspicion.last_activity.insert(*id, activity);
+            forsaken |= now.instant - activity.since >= self.suspicion.timeout(*id, timeout) * FORSAKEN;
             let participants = &operation.part.participants;
-            let due = now.instant - sign.since >= self.patience_for(*id, sign.promised.round);
-            if due && self.is_next(*id, sign, participants.first() == Some(&self.shard), now.instant) {
-                overdue.push(((*id, born), sign.promised.round, participants.clone()));
+            let due = now.instant - activity.since >= self.patience_for(*id, activity.promised.round);
+            if due && self.is_next(*id, activity, participants.first() == Some(&self.shard), now.instant) {
+                overdue.push(((*id, born), activity.promised.round, participants.clone()));
             }
         }
         for (transaction, round, participants) in overdue {
@@ -166,12 +172,12 @@ impl Replica {
     }
 
     /// True if this backup coordinator's turn has come. Replicas of other shards only remind the one that is first.
-    fn is_next(&self, id: TransactionId, sign: Sign, backup: bool, now: Instant) -> bool {
+    fn is_next(&self, id: TransactionId, activity: LastActivity, backup: bool, now: Instant) -> bool {
         let members = self.topology.replicas(self.shard);
-        let before = line(id, sign.promised.round, members).position(|member| member == self.address);
+        let before = line(id, activity.promised.round, members).position(|member| member == self.address);
         let before = before.unwrap_or(members.len());
-        let patience = self.patience_for(id, sign.promised.round);
-        !backup || now - sign.since >= patience + patience * before as u32 / 2
+        let patience = self.patience_for(id, activity.promised.round);
+        !backup || now - activity.since >= patience + patience * before as u32 / 2
     }
 
     /// Takes the recovery on if this replica is a backup coordinator of the transaction, else asks one that is.
@@ -188,10 +194,10 @@ impl Replica {
             return self.recover(now, (transaction, born), participants, out);
         }
         let backups = self.topology.replicas(first);
-        let Some(sign) = self.suspicion.signs.get(&transaction) else { return };
+        let Some(activity) = self.suspicion.last_activity.get(&transaction) else { return };
         // The first in line, then the others, one after the other.
         let patience = self.patience_for(transaction, round);
-        let late = (now.instant - sign.since).saturating_sub(patience).as_micros()
+        let late = (now.instant - activity.since).saturating_sub(patience).as_micros()
             / (patience.as_micros() / 2).max(1);
         if let Some(backup) = line(transaction, round, backups).cycle().nth(late as usize) {
             out.send(backup, Message::Suspect { transaction, born, participants });

@@ -189,6 +189,6 @@ impl Replica {
     fn retire(&mut self, mut aside: Shard) {
         aside.promise_as(&self.state);
         let old = std::mem::replace(&mut self.state, aside);
-        self.retired = Some(old.into_remains());
+        self.retired = Some(old.into_deferred_drop());
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! *For younger transactions to end*, so that contenders do not refuse one another without end (Corrections 12).
 //! Transactions of several coordinators that prepare at the same time meet each other in different orders at different
-//! replicas: each is accepted somewhere, none by enough, and all are refused. So a replica does not refuse a proposal at
-//! once that only younger transactions stand in the way of. It lets it wait until they have ended, and judges it then. A
-//! younger proposal is refused at once, as ever. The oldest is refused by nobody that is undecided, and since only older
-//! ones wait for younger ones, nobody waits in a circle. Ages are those of coordinators' clocks: a wrong one is unfair
-//! and does no other harm.
+//! replicas: each is accepted somewhere, none by enough, and all are refused. So a replica does not refuse a proposal
+//! at once that only younger transactions stand in the way of. It lets it wait until they have ended, and judges it
+//! then. A younger proposal is refused at once, as ever. No undecided transaction causes the oldest one to be refused,
+//! and since only older transactions wait for younger ones, waiting is deadlock-free. Ages are those of coordinators'
+//! clocks: a wrong one is unfair and does no other harm.
 //!
 //! *For an older one that was refused again and again*, for which its keys are kept until it has come again: see
 //! [`super::reservations`].
@@ -129,7 +129,7 @@ impl Replica {
         };
         let known = self.waiting.0.get(&group).map_or(0, |proposal| proposal.attempt);
         if attempt < known {
-            // Nobody counts what is said of an earlier attempt.
+            // Replies to an earlier attempt do not count.
             return None;
         }
         let time = skew_wait(operation.at, now.wall, self.options.skew_wait);

@@ -32,7 +32,7 @@ enum Kind {
     /// Adds a member to each of two sets, blindly.
     Add,
     /// Looks how large two sets are.
-    Look,
+    KeysetRead,
     /// Adds a member to each of two sets, and wants to know whether it was new.
     Write,
     /// Increments two numbers, and wants to know what they come to.
@@ -52,7 +52,7 @@ struct Outcome {
 
 fn steps<'n>(network: &Network, kind: Kind, keys: [&'n str; 2], member: &'n [u8]) -> [Step<'n>; 2] {
     keys.map(|key| match kind {
-        Kind::Look => network.any(key, Operation::Set(set::Operation::Length), false),
+        Kind::KeysetRead => network.any(key, Operation::Set(set::Operation::Length), false),
         Kind::Count => network.any(key, Operation::Register(register::Operation::Increment { by: 1 }), false),
         _ => {
             let add = set::Operation::Add { members: Items::one(member) };
@@ -66,7 +66,7 @@ fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
     let mut network = Network::new(options);
     network.far = crowd.far;
     let (keys, mut random) = (network.four_keys(crowd.shards), Rng::with_seed(seed));
-    let kinds = [(Kind::Add, crowd.adders), (Kind::Look, crowd.readers), (Kind::Write, crowd.writers)];
+    let kinds = [(Kind::Add, crowd.adders), (Kind::KeysetRead, crowd.readers), (Kind::Write, crowd.writers)];
     let kinds = kinds.into_iter().chain([(Kind::Count, crowd.counters)]);
     let kinds = kinds.flat_map(|(kind, count)| (0..count).map(move |_| kind));
     let client = |(session, kind)| Client { kind, session: session as u64, sent: None };
@@ -91,7 +91,7 @@ fn run(crowd: Crowd, options: &Options, seed: u64, time: Duration) -> Outcome {
                 outcome.passed = outcome.passed.max(ended[place..].iter().flatten().count() - 1);
                 match client.kind {
                     Kind::Add => outcome.adds += 1,
-                    Kind::Look => outcome.looks += 1,
+                    Kind::KeysetRead => outcome.looks += 1,
                     Kind::Write => outcome.writes += 1,
                     Kind::Count => outcome.counts += 1,
                 }

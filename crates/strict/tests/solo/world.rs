@@ -192,7 +192,7 @@ impl World {
                 transactions.abort(session, &mut group);
                 inbox.0.simple("OK");
             }
-            Request::Context { .. } => inbox.0.error(&protocol::ContextAsk::refusal()),
+            Request::Context { .. } => inbox.0.error(&protocol::ContextRequest::refusal()),
             Request::Own { words, .. } => inbox.0.error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 transactions.abort(session, &mut group);

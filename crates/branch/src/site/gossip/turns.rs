@@ -1,15 +1,17 @@
-//! Whose heads a site merges, and when (decision 0018): sites take turns, and what still comes is waited for.
+//! Which heads a site merges, and when (decision 0018): sites take turns, and wait for transactions in flight.
 //!
-//! Sites that were cut off from each other have much to tell. Whoever merges what has come of that merges it again and again, the
-//! more of it the longer; and where all do, their merges cross. So heads of a site are left alone while it has more to tell than can be on its way, or
-//! is to be told more; and then the first site merges, and the others leave it a turn as long as all that took to come.
+//! Sites that were partitioned from each other have much to send. A site that merges the part that has arrived repeats
+//! growing merges; and if all sites do, their merges cross. So a site does not merge another's heads while more than
+//! can be in flight is queued between them. Then the first site merges, and the others leave it a turn as long as the
+//! transfer took.
 //!
 //! ```text
 //! a   told by b and c ........|merges|              |
 //! b   told by a .........|  a's turn   |sees it| merges what it did meanwhile
 //! ```
 //!
-//! A site that writes more than it can tell has more to tell for ever: it is waited for for a while, then not for three times as long.
+//! A site that writes faster than it can send never drains its queue: the others wait for it for a while, then not for
+//! three times as long.
 
 use super::{Gossip, Peer, SILENT_AFTER};
 use crate::StateId;

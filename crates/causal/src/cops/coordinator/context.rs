@@ -1,7 +1,8 @@
 //! Contexts: the threads of execution of one session, and those that go to another session (COPS, section 4.3), in any region.
 //!
-//! Whoever is given one goes on when its region has written what it depends on: the partitions are asked as they ask one another
-//! about a write that has arrived (`dep_check`). After that no read of the session waits.
+//! A session that restores a context goes on when its region has written what the context depends on: the coordinator
+//! asks the partitions, as they ask one another about a write that has arrived (`dep_check`). After that no read of the
+//! session waits.
 
 use super::{Context, Coordinator, Phase};
 use crate::cops::dependencies::{covers, tell};
@@ -109,7 +110,7 @@ impl Coordinator {
         self.keep(now, number, running, out);
     }
 
-    /// A partition has written something that somebody waits for.
+    /// A partition has written a version that a request waits for.
     pub(super) fn on_dep_checked(
         &mut self,
         now: Now,
@@ -138,7 +139,7 @@ impl Coordinator {
         }
     }
 
-    /// A context names a write of a lost region that nobody has who is left.
+    /// A context names a write of a lost region that no survivor has.
     fn lost_with(&self, region: RegionId) -> Error {
         let text = format!(
             "the context depends on writes that were lost when region {} was evicted; nothing was done; go on without \

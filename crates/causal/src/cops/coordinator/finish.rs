@@ -3,7 +3,7 @@
 use super::{Coordinator, Got, Mutant, Phase, Running};
 use crate::cops::message::Message;
 use crate::cops::{Dependencies, Node, Put};
-use crate::stable::{Entries, Planned, What};
+use crate::stable::{Entries, KeyAction, PlannedStep};
 use protocol::{Claim, CommitStamp, Now, Outputs, SnapshotClaim, VectorClaim};
 use std::collections::BTreeMap;
 use types::{Error, ErrorCode, RegionSet, Timestamp};
@@ -114,7 +114,7 @@ impl Coordinator {
     fn keys_seen(&self, running: &Running, results: &BTreeMap<u16, Got>) -> Vec<(Box<[u8]>, Vec<Timestamp>)> {
         let mut keys: BTreeMap<Box<[u8]>, Vec<Timestamp>> = BTreeMap::new();
         for step in &running.steps {
-            if let Planned::Key { key, partition, what } = step
+            if let PlannedStep::Key { key, partition, what } = step
                 && observes(what)
                 && let Some(got) = results.get(partition)
             {
@@ -169,10 +169,10 @@ impl Coordinator {
 }
 
 /// True if the reply or the effect of a step depends on what the key holds.
-fn observes(what: &What) -> bool {
+fn observes(what: &KeyAction) -> bool {
     match what {
-        What::Read { .. } | What::Observing { .. } => true,
-        What::Write { effect, .. } => {
+        KeyAction::Read { .. } | KeyAction::Observing { .. } => true,
+        KeyAction::Write { effect, .. } => {
             crate::stable::effect(effect).is_some_and(|effect| effect.kind().is_some())
         }
     }

@@ -14,7 +14,7 @@ mod write;
 use super::dependencies::{Context, read as read_context};
 use super::message::{Got, Message};
 use super::{Mutant, Node, Options, Timer};
-use crate::stable::{Planned, Topology, retry_in, token};
+use crate::stable::{PlannedStep, Topology, retry_in, token};
 use protocol::{Claim, Input, Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{
@@ -78,7 +78,7 @@ struct Running {
     in_doubt: Option<RequestId>,
     deadline: Instant,
     now_millis: u64,
-    steps: Vec<Planned>,
+    steps: Vec<PlannedStep>,
     /// One for each step.
     replies: Vec<ReplyBuf>,
     /// Sums of counts and cursors of scans, by step.
@@ -216,7 +216,7 @@ impl Coordinator {
         now: Now,
         session: SessionId,
         request: RequestId,
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         phase: Phase,
     ) -> (u64, Running) {
         self.last += 1;
@@ -335,7 +335,7 @@ impl Coordinator {
         }
         let transactions = self.options.transactions;
         if let Some(state) = self.sessions.get_mut(&session) {
-            state.context.got(&got.seen, &got.causes, transactions);
+            state.context.got(&got.seen, &got.dependencies, transactions);
             state.context.forget(partition, got.stable);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Ask, Coordinator};
 use crate::cops::{Cut, Node};
-use crate::stable::{Planned, work_of};
+use crate::stable::{PlannedStep, work_of};
 use protocol::{Losses, Now, Outputs};
 use std::collections::BTreeSet;
 use types::{Error, RequestId, SessionId};
@@ -48,16 +48,17 @@ impl Coordinator {
         }
     }
 
-    fn plan(&self, steps: &[Planned]) -> Result<Plan, Error> {
-        if self.options.conflict_bytes == 0 && steps.iter().any(|step| matches!(step, Planned::Losses(_))) {
+    fn plan(&self, steps: &[PlannedStep]) -> Result<Plan, Error> {
+        if self.options.conflict_bytes == 0 && steps.iter().any(|step| matches!(step, PlannedStep::Losses(_)))
+        {
             return Err(Losses::none());
         }
-        let writes = steps.iter().any(Planned::is_write);
-        let on_all = |step: &&Planned| !matches!(step, Planned::Key { .. });
+        let writes = steps.iter().any(PlannedStep::is_write);
+        let on_all = |step: &&PlannedStep| !matches!(step, PlannedStep::Key { .. });
         let whole = steps.iter().filter(on_all).count();
         let partitions: BTreeSet<u16> = work_of::<Cut>(steps).into_keys().collect();
         match (writes, partitions.len()) {
-            (true, _) if steps.iter().any(|step| matches!(step, Planned::Flush)) => Err(no_flush()),
+            (true, _) if steps.iter().any(|step| matches!(step, PlannedStep::Flush)) => Err(no_flush()),
             (_, _) if whole > 0 && steps.len() > 1 => Err(alone_only()),
             (true, 1) => Ok(Plan::Put(partitions.first().copied().unwrap_or_default())),
             (true, _) => Err(several_written()),

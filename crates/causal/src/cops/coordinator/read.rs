@@ -1,14 +1,15 @@
 //! `get` and `get_trans` (COPS, sections 4.5 and 4.6).
 //!
-//! A get transaction takes two rounds at most (figure 7). The first reads the latest state of each partition's keys; each answer
-//! tells everything that what was read depends on. A partition of whose versions that names more than was read there is asked again,
-//! for exactly as much: it has it already, as whatever a visible version depends on is visible, and it brings no new dependencies,
-//! as those of a version are told with all that they depend on themselves (Corrections 46).
+//! A get transaction takes two rounds at most (figure 7). The first reads the latest state of each partition's keys;
+//! each answer tells everything that what was read depends on. If the dependencies name a newer version of a partition
+//! than was read there, the coordinator reads that partition again at exactly that version. The partition has it
+//! already, as whatever a visible version depends on is visible; and the second read brings no new dependencies, as a
+//! version's dependencies are transitively closed (Corrections 46).
 
 use super::{Coordinator, Phase, Running};
 use crate::cops::message::{GetOutcome, Got, Message};
 use crate::cops::{Cut, Dependencies, Entries, Mutant, Node, Timer};
-use crate::stable::{Planned, Replies, whole_of, work_of};
+use crate::stable::{PlannedStep, Replies, keyspace_work_of, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use types::{Address, RequestId, SessionId, TransactionId};
@@ -19,7 +20,7 @@ impl Coordinator {
         now: Now,
         session: SessionId,
         request: RequestId,
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         out: &mut Outputs<'_, Node>,
     ) {
         let phase = Phase::Getting {
@@ -52,14 +53,14 @@ impl Coordinator {
     /// The questions of a first round, by partition.
     fn questions(&self, number: u64, running: &Running, round: u32) -> BTreeMap<u16, Message> {
         let mut parts = work_of::<Cut>(&running.steps);
-        let mut whole = whole_of(&running.steps, self.topology.partitions());
+        let mut keyspace_work = keyspace_work_of(&running.steps, self.topology.partitions());
         let (id, now_millis) = (self.id(number), running.now_millis);
         let mut questions = BTreeMap::new();
         for partition in 0..self.topology.partitions() {
             let parts = parts.remove(&partition).unwrap_or_default();
-            let whole = whole.remove(&partition).unwrap_or_default();
-            if !parts.is_empty() || !whole.is_empty() {
-                let question = Message::Get { id, round, version: None, now_millis, parts, whole };
+            let keyspace_work = keyspace_work.remove(&partition).unwrap_or_default();
+            if !parts.is_empty() || !keyspace_work.is_empty() {
+                let question = Message::Get { id, round, version: None, now_millis, parts, keyspace_work };
                 questions.insert(partition, question);
             }
         }
@@ -139,7 +140,7 @@ impl Coordinator {
     /// there, and everything of theirs that something depends on that was read anywhere.
     fn missing(&self, results: &BTreeMap<u16, Got>) -> BTreeMap<u16, Entries> {
         let mut needed = Dependencies::default();
-        results.values().for_each(|got| needed.join(&got.causes));
+        results.values().for_each(|got| needed.join(&got.dependencies));
         let mut missing = BTreeMap::new();
         for (partition, got) in results {
             let mut version = got.written;

@@ -5,7 +5,7 @@
 use super::{Coordinator, Phase};
 use crate::cops::message::{Message, PutOutcome};
 use crate::cops::{Cut, Dependencies, Node, Timer};
-use crate::stable::{Planned, Replies, work_of};
+use crate::stable::{PlannedStep, Replies, work_of};
 use protocol::{Now, Outputs};
 use std::collections::BTreeMap;
 use types::{RequestId, SessionId, TransactionId};
@@ -16,7 +16,7 @@ impl Coordinator {
         now: Now,
         session: SessionId,
         request: RequestId,
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         partition: u16,
         out: &mut Outputs<'_, Node>,
     ) {
@@ -74,7 +74,7 @@ impl Coordinator {
             Some(_) => {
                 let transactions = self.options.transactions;
                 if let Some(state) = self.sessions.get_mut(&running.session) {
-                    state.context.put(&put.got.seen, &put.got.causes, transactions);
+                    state.context.put(&put.got.seen, &put.got.dependencies, transactions);
                     state.context.forget(partition, put.got.stable);
                 }
             }

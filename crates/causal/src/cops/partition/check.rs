@@ -20,16 +20,16 @@ type Versions = Vec<(RegionId, Timestamp)>;
 /// What is known of the other partitions of the region, and what they want to know of this one.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// By partition: what it has said that it has written.
-    told: BTreeMap<u16, Entries>,
+    /// By partition: what it has reported as written.
+    reported: BTreeMap<u16, Entries>,
     /// Who waits for which versions of this one, and since when.
     waiting: Vec<(Address, Versions, Instant)>,
 }
 
 impl Checks {
     /// What another partition of the region has said that it has written.
-    pub(super) fn told(&self, partition: u16) -> Entries {
-        self.told.get(&partition).copied().unwrap_or_default()
+    pub(super) fn reported(&self, partition: u16) -> Entries {
+        self.reported.get(&partition).copied().unwrap_or_default()
     }
 }
 
@@ -67,7 +67,11 @@ impl Partition {
         let settled = self.settled();
         let is_written = |partition: u16, region: RegionId, at: Timestamp| match partition == self.index {
             true => self.covers(&settled, &[(region, at)]),
-            false => self.checks.told.get(&partition).is_some_and(|told| self.covers(told, &[(region, at)])),
+            false => self
+                .checks
+                .reported
+                .get(&partition)
+                .is_some_and(|reported| self.covers(reported, &[(region, at)])),
         };
         let lacking = nearest.iter().filter(|(partition, region, at)| !is_written(*partition, *region, *at));
         lacking.map(|(partition, ..)| partition).collect()
@@ -80,7 +84,7 @@ impl Partition {
         covers(written, versions.iter().copied())
     }
 
-    /// Asks for what a write of this region waits for, unless it was asked for lately.
+    /// Queries the versions that a write of this region waits for, unless it has done so lately.
     pub(super) fn check(
         &mut self,
         now: Now,
@@ -141,8 +145,8 @@ impl Partition {
         if region != self.region {
             return;
         }
-        let told = self.checks.told.entry(partition).or_default();
-        *told = told.combine(&written, Timestamp::max);
+        let reported = self.checks.reported.entry(partition).or_default();
+        *reported = reported.combine(&written, Timestamp::max);
         self.evictions.note_ends(partition, ends);
         for equivalent in self.equivalents.values_mut() {
             equivalent.checked = None;

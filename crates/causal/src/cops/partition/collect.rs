@@ -1,13 +1,14 @@
 //! Collection (COPS, section 5.1; Corrections 46 and 47).
 //!
-//! A version that every region has written is one that nobody need depend on: the paper's never-depend flag. Here it is a time for
-//! each partition, the least of what all equivalents say that they have written of all regions. Every effect that is still to come has
-//! observed what is at or below, so that who did what is forgotten there, and the cells hold it. While a region is cut off the
-//! time stands still.
+//! No write needs to depend on a version that every region has written: the paper's never-depend flag. Here it is a
+//! time for each partition, the least of what all equivalents say that they have written of all regions. Every effect
+//! that is still to come has observed what is at or below, so that who did what is forgotten there, and the cells hold
+//! it. While a region is cut off the time stands still.
 //!
-//! In COPS-GT the time lags by [`Options::lease`]: for so long the versions are kept that a get transaction may ask for in its second
-//! round, and what versions depend on that it may have read a part of before. A transaction that takes longer begins again, by its
-//! coordinator's clock; one that is held up on its way to a partition is told that the version is gone.
+//! In COPS-GT the time lags by [`Options::lease`]: for so long the versions are kept that a get transaction may ask for
+//! in its second round, and what versions depend on that it may have read a part of before. A transaction that takes
+//! longer restarts, by its coordinator's clock; a request that is delayed on its way to a partition gets the answer
+//! that the version is collected.
 //!
 //! [`Options::lease`]: crate::cops::Options::lease
 
@@ -43,7 +44,7 @@ impl Lag {
 }
 
 impl Partition {
-    /// Forgets what nobody needs any more.
+    /// Garbage collection: forgets what no snapshot needs any more.
     pub(super) fn collect(&mut self, now: Now) {
         let everywhere = self.equivalents.values().map(|equivalent| equivalent.written.least());
         let everywhere = match self.has(Mutant::FlaggedTooSoon) {
@@ -69,8 +70,8 @@ impl Partition {
     pub(super) fn raise_stable(&mut self, stable: Timestamp) {
         if stable > self.stable {
             self.stable = stable;
-            self.store.set_watershed(Stamp::last_at(stable));
-            self.causes.values_mut().for_each(|causes| causes.forget(stable));
+            self.store.set_stability_frontier(Stamp::last_at(stable));
+            self.dependencies.values_mut().for_each(|dependencies| dependencies.forget(stable));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Conflict detection (COPS-CD, section 5.3). Two writes of a key are in conflict if neither observed the other. What a write
 //! observed is a set of versions, which its stamp tells exactly: a time for each region (Corrections 50).
 //!
-//! The last writer wins, and what it costs others is listed and settled as in the other causal protocols (Corrections 75). Or the
-//! values stay beside one another ([`Options::keeps_siblings`]) until somebody who observed all of them replaces the key: then
-//! what depends on one of them is refused, or evaluated on what a handler makes of all. Of values that merge nothing is in
-//! conflict.
+//! The last writer wins, and what it costs others is listed and settled as in the other causal protocols (Corrections
+//! 75). Or the values remain siblings ([`Options::keeps_siblings`]) until a write that observed all of them replaces
+//! the key: then the partition refuses an operation that depends on one of them, or evaluates it on a handler's merge
+//! of all. Of values that merge nothing is in conflict.
 //!
 //! [`Options::keeps_siblings`]: crate::cops::Options::keeps_siblings
 
@@ -22,7 +22,7 @@ pub(super) enum Concurrent {
     /// It has none, or they do not matter to it.
     None,
     /// This is what it is answered.
-    Told(ReplyBuf),
+    Reply(ReplyBuf),
     /// It is evaluated on what this writes.
     Merged(Box<[u8]>),
 }
@@ -65,18 +65,18 @@ impl Partition {
         if siblings.is_empty() && !asks {
             return Ok(Concurrent::None);
         }
-        let mut told = ReplyBuf::new();
+        let mut reply = ReplyBuf::new();
         match self.shown(version, evaluation) {
             // With a deadline that has passed everything went.
-            None if asks => told.array(0),
+            None if asks => reply.array(0),
             None => return Ok(Concurrent::None),
-            Some((shown, _)) if asks => self.tell_siblings(&shown, &siblings, &mut told),
+            Some((shown, _)) if asks => self.tell_siblings(&shown, &siblings, &mut reply),
             Some((shown, is_register)) => match self.merged(evaluation.key, &shown, is_register, &siblings) {
                 Ok(merged) => return Ok(Concurrent::Merged(merged)),
-                Err(why) => told.error(&has_siblings(evaluation.key, siblings.len() + 1, &why)),
+                Err(why) => reply.error(&has_siblings(evaluation.key, siblings.len() + 1, &why)),
             },
         }
-        Ok(Concurrent::Told(told))
+        Ok(Concurrent::Reply(reply))
     }
 
     /// The write of what the values come to, by the handler; or why there is none.
@@ -98,7 +98,7 @@ impl Partition {
         Ok(encoded(&Effect::Register(register::Effect::Set { value: &merged, deadline })))
     }
 
-    /// The values of concurrent writes of a key, beside the one that is shown.
+    /// The siblings of a key: the values of concurrent writes, except the shown one.
     fn siblings(&self, hash: KeyHash, key: &[u8], version: Option<Entries>) -> Vec<LostWrite<Stamp>> {
         let visible = |stamp: &Stamp| version.is_none_or(|version| stamp.at <= version.of(stamp.region));
         let mut siblings = self.store.siblings(hash, key, &visible);
@@ -125,7 +125,7 @@ impl Partition {
 
     fn tell_siblings(&self, shown: &[u8], siblings: &[LostWrite<Stamp>], reply: &mut ReplyBuf) {
         reply.array(siblings.len() + 1);
-        // Who is shown is known while it is shown instead of somebody.
+        // The shown value is known while it is shown instead of another one.
         let winner = siblings.iter().map(|loss| loss.winner).max();
         let lost = siblings.iter().map(|loss| (&*loss.value, Some(loss.stamp)));
         for (value, stamp) in std::iter::once((shown, winner)).chain(lost) {

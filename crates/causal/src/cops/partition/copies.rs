@@ -8,7 +8,7 @@
 //! that it leads; what it answers to a put is in the log, refusals too. All else that it says stays true: versions that it
 //! tells of are in the log, and a time that it tells is below a promise in the log.
 
-use super::{Equivalent, Life, Node, Partition};
+use super::{Equivalent, Node, Partition, Status};
 use crate::cops::Stamp;
 use crate::cops::record::Record;
 use crate::stable::record::Progress;
@@ -29,10 +29,10 @@ impl Partition {
     /// It leads no more: what lasted for its life is forgotten.
     pub(in crate::cops) fn demote(&mut self) {
         // What it has taken beyond its records counts: what they say of gaps is made good here.
-        self.gaps &= self.life != Life::Serving;
-        self.life = Life::Recovering;
-        self.refill = None;
-        self.catching = Default::default();
+        self.gaps &= self.status != Status::Serving;
+        self.status = Status::Recovering;
+        self.state_transfer = None;
+        self.catch_up_wait = Default::default();
         self.equivalents.values_mut().for_each(|equivalent| *equivalent = Equivalent::default());
         self.checks = Default::default();
         self.lag = Default::default();
@@ -47,10 +47,11 @@ impl Partition {
 
     /// The leader took something from its equivalents that is in no record.
     pub(in crate::cops) fn is_outdated(&self) -> bool {
-        self.life == Life::Recovering && self.gaps
+        self.status == Status::Recovering && self.gaps
     }
 
-    /// Logs what no other record says: what other regions have told, and for the copies that follow how far this one is.
+    /// Logs what no other record says: the times received from other regions, and for followers the progress of this
+    /// copy.
     pub(super) fn tell_progress(&mut self, out: &mut Outputs<'_, Node>) {
         let regions = || self.equivalents.keys().copied();
         let mut progress = Progress {
@@ -60,20 +61,20 @@ impl Partition {
         };
         if self.options.copied {
             progress.installed = self.written.of(self.region);
-            (progress.horizon, progress.watershed) = (self.horizon, self.stable);
+            (progress.horizon, progress.stability_frontier) = (self.horizon, self.stable);
             progress.settled = self.answered.settled().collect();
         }
         self.persist(&Record::Common(stable::Record::Progress(Cow::Owned(progress))), out);
     }
 
-    /// What the log tells of that.
+    /// What the log says of that.
     pub(super) fn follow_progress(&mut self, progress: &Progress) {
         progress.received.iter().for_each(|(origin, up_to)| self.recover_received(*origin, *up_to));
         progress.held.iter().for_each(|(peer, up_to)| self.outbox.received(*peer, *up_to));
         for settled in &progress.settled {
             let _: bool = self.answered.admit(*settled, settled.number, |_| false);
         }
-        self.raise_stable(progress.watershed);
+        self.raise_stable(progress.stability_frontier);
         if !self.checkpointing && !self.lent {
             self.raise_horizon(progress.horizon);
         }

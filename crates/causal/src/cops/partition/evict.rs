@@ -10,26 +10,27 @@
 //! **Fence.** A partition accepts nothing more of the lost region. It logs what had arrived and waits. So what it has of that
 //! region's stream is a prefix for ever, whatever becomes of the partition's process.
 //!
-//! **Forwarding** (Corrections 48). Of the stream of each partition the survivors keep the longest prefix that any of them has.
-//! Who lacks some takes it from the one that has most: what waited there as it arrived, what is shown there as a write that
-//! depends on everything before it, since what it depends on is forgotten. What was taken is logged, and is held from then on:
-//! the giver may be lost, too. So what somebody says that it has counts only if he knows of every loss that is known here.
+//! **Forwarding** (Corrections 48). Of the stream of each partition the survivors keep the longest prefix that any of
+//! them has. Who lacks some takes it from the one that has most: what waited there as it arrived, what is shown there
+//! as a write that depends on everything before it, since what it depends on is forgotten. What was taken is logged,
+//! and is held from then on: the giver may be lost, too. So a report of holdings counts only if its sender knows of
+//! every loss that is known here.
 //!
-//! **The end of a stream.** What a partition has taken is written when its dependencies are, as ever. What was shown in a
-//! region that is left lacks nothing: all that it depends on was shown there, too. What only waited may depend on a write that
-//! nobody has who is left. Then it is given up, with all that follows in its stream, and the stream ends before it. That
-//! depends on nothing but the prefixes that were agreed, so it is the same in every region; and as a write depends on lower
-//! times only, no two partitions wait for one another's ends. Writes of regions that are left depend on what was shown there,
-//! so none of them is given up: COPS shows nothing before all that it depends on. It needs no cut over partitions, as its
-//! writes are of one partition.
+//! **The end of a stream.** What a partition has taken is written when its dependencies are, as ever. What was shown in
+//! a region that is left lacks nothing: all that it depends on was shown there, too. A write that only waited may
+//! depend on a write that no survivor has. Then it is given up, with all that follows in its stream, and the stream
+//! ends before it. That depends on nothing but the prefixes that were agreed, so it is the same in every region; and as
+//! a write depends on lower times only, no two partitions wait for one another's ends. Writes of regions that are left
+//! depend on what was shown there, so none of them is given up: COPS shows nothing before all that it depends on. It
+//! needs no cut over partitions, as its writes are of one partition.
 //!
 //! **After the end** nothing more of the lost region comes: the partition counts it as written up to its own time. So
 //! dependency checks pass, and `stable` goes on once all survivors are there.
 //!
-//! A lost region that comes back is told, and refuses everything.
+//! A lost region that comes back learns of it, and refuses everything.
 
 use super::replicate::{Arrived, Equivalent, is_overdue};
-use super::{Life, Mutant, Node, Partition};
+use super::{Mutant, Node, Partition, Status};
 use crate::cops::Dependencies;
 use crate::cops::message::{Holding, Message};
 use crate::cops::record::{self, Record, Written};
@@ -54,8 +55,8 @@ pub(super) struct Evictions {
     of_own: bool,
     /// Where the streams of lost regions end in other partitions of the region.
     ends: BTreeMap<(u16, RegionId), Timestamp>,
-    /// When the equivalents were last told and asked.
-    told_at: Option<Instant>,
+    /// When the partition last exchanged holdings with its equivalents.
+    reported_at: Option<Instant>,
 }
 
 /// A region that is gone for good, as far as it concerns this partition.
@@ -66,8 +67,8 @@ struct Lost {
     /// What waited then, and what was taken.
     waited: BTreeMap<Timestamp, Written>,
     /// By region: what the equivalents that are left have of it, in which life; of those that know of all losses.
-    told: BTreeMap<RegionId, (Incarnation, Holding)>,
-    /// Up to here somebody has shown it.
+    reported: BTreeMap<RegionId, (Incarnation, Holding)>,
+    /// Up to here some replica has shown it.
     shown: Timestamp,
     /// The stream ends here.
     end: Option<Timestamp>,
@@ -138,11 +139,11 @@ impl Partition {
             (lost.held, lost.waited) = (held, waited);
         }
         for lost in self.evictions.lost.values_mut() {
-            lost.told.retain(|_, (_, of)| of.end.is_some());
+            lost.reported.retain(|_, (_, of)| of.end.is_some());
         }
-        if self.life == Life::Taking {
-            // A lost one may be among those who were asked.
-            self.begin_refill(now, random, out);
+        if self.status == Status::Transferring {
+            // A lost region may be among those that the partition asked.
+            self.begin_state_transfer(now, random, out);
         }
     }
 
@@ -216,7 +217,7 @@ impl Partition {
         }
     }
 
-    /// What a lost region, and who asks for what it had, are told.
+    /// The message to a lost region, and to a replica that asks what it had.
     pub(super) fn tell_of_lost(&self, to: Address, out: &mut Outputs<'_, Node>) {
         if !self.evictions.lost.is_empty() {
             out.send(to, Message::Evict { regions: self.evictions.lost.keys().copied().collect() });
@@ -238,14 +239,14 @@ impl Partition {
 impl Partition {
     /// Goes on with what is under way, and says it again.
     pub(super) fn tend_evictions(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        if self.evictions.lost.is_empty() || !matches!(self.life, Life::Catching | Life::Serving) {
+        if self.evictions.lost.is_empty() || !matches!(self.status, Status::CatchingUp | Status::Serving) {
             return;
         }
         self.find_some_to_forward();
         self.count_ended_as_written();
-        let is_due = is_overdue(self.evictions.told_at, now.instant, self.options.retry_after);
+        let is_due = is_overdue(self.evictions.reported_at, now.instant, self.options.retry_after);
         if is_due && !self.everybody_ended() {
-            self.evictions.told_at = Some(now.instant);
+            self.evictions.reported_at = Some(now.instant);
             let peers = self.survivors().map(|peer| self.topology.address(peer, self.index));
             peers.for_each(|peer| self.tell_held(peer, true, out));
         }
@@ -263,7 +264,8 @@ impl Partition {
 
     fn everybody_ended(&self) -> bool {
         let mut lost = self.evictions.lost.values();
-        let has_told = |lost: &Lost, peer| lost.told.get(&peer).is_some_and(|(_, told)| told.end.is_some());
+        let has_told =
+            |lost: &Lost, peer| lost.reported.get(&peer).is_some_and(|(_, reported)| reported.end.is_some());
         lost.all(|lost| lost.end.is_some() && self.survivors().all(|peer| has_told(lost, peer)))
     }
 
@@ -283,23 +285,23 @@ impl Partition {
         &mut self,
         now: Now,
         from: NodeId,
-        (told, asks): (Vec<Holding>, bool),
+        (reported, asks): (Vec<Holding>, bool),
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        self.on_evict(now, told.iter().map(|of| of.region), random, out);
+        self.on_evict(now, reported.iter().map(|of| of.region), random, out);
         let Some((peer, index)) = self.topology.locate(from.address()) else { return };
         if index != self.index || self.evictions.of_own {
             return;
         }
-        let knows_all = self.evictions.lost.keys().copied().eq(told.iter().map(|of| of.region));
-        for of in told {
+        let knows_all = self.evictions.lost.keys().copied().eq(reported.iter().map(|of| of.region));
+        for of in reported {
             let Some(lost) = self.evictions.lost.get_mut(&of.region) else { continue };
             if !knows_all && of.end.is_none() {
                 // One that is lost, too, may still be giving it something.
                 continue;
             }
-            let known = lost.told.entry(peer).or_insert((from.incarnation, of));
+            let known = lost.reported.entry(peer).or_insert((from.incarnation, of));
             if from.incarnation >= known.0 {
                 *known = (from.incarnation, of);
             }
@@ -315,7 +317,7 @@ impl Partition {
         if self.everybody_ended() {
             for lost in self.evictions.lost.values_mut() {
                 lost.forwarding = None;
-                // What was given up is told to people.
+                // The log tells operators what was given up.
                 lost.waited.retain(|at, _| lost.end.is_some_and(|end| *at > end));
             }
         }
@@ -324,13 +326,13 @@ impl Partition {
     /// Takes what it lacks of a lost region, and finds where its stream ends.
     fn go_on_without(&mut self, region: RegionId, is_due: bool, out: &mut Outputs<'_, Node>) {
         let Some(lost) = self.evictions.lost.get(&region).filter(|lost| lost.end.is_none()) else { return };
-        let told: Option<Vec<(RegionId, Holding)>> =
-            self.survivors().map(|peer| Some((peer, lost.told.get(&peer)?.1))).collect();
-        let Some(told) = told else { return };
-        let agreed = told.iter().filter_map(|(_, of)| of.end).max();
-        let shown = told.iter().map(|(_, of)| of.shown).fold(self.written.of(region), Timestamp::max);
+        let reported: Option<Vec<(RegionId, Holding)>> =
+            self.survivors().map(|peer| Some((peer, lost.reported.get(&peer)?.1))).collect();
+        let Some(reported) = reported else { return };
+        let agreed = reported.iter().filter_map(|(_, of)| of.end).max();
+        let shown = reported.iter().map(|(_, of)| of.shown).fold(self.written.of(region), Timestamp::max);
         let here = self.here_of(region);
-        let most = told.iter().max_by_key(|(_, of)| of.held);
+        let most = reported.iter().max_by_key(|(_, of)| of.held);
         let held = most.map_or(here, |(_, of)| of.held.max(here));
         let needed = agreed.unwrap_or(held);
         if let Some((giver, _)) = most.filter(|_| here < needed && !self.has(Mutant::NobodyForwards)) {
@@ -375,7 +377,7 @@ impl Partition {
         self.forget_forwarded();
     }
 
-    /// True for a write of a lost region that depends on one that nobody has who is left.
+    /// True for a write of a lost region that depends on a write that no survivor has.
     pub(super) fn lacks_for_good(&self, written: &Written) -> bool {
         let lost = self.evictions.lost.get(&written.stamp.region);
         if lost.is_none_or(|lost| written.stamp.at <= lost.shown) || self.has(Mutant::OrphansKept) {
@@ -443,8 +445,9 @@ impl Partition {
             }
         }
         for (stamp, effects) in of_key {
-            let (nearest, causes) = (self.all_before(region, stamp.at), self.causes_of(region, stamp.at));
-            let new = || Written { stamp, nearest, causes, effects: Vec::new() };
+            let (nearest, dependencies) =
+                (self.all_before(region, stamp.at), self.dependencies_of(region, stamp.at));
+            let new = || Written { stamp, nearest, dependencies, effects: Vec::new() };
             let found = of.found.entry(stamp.at).or_insert_with(new);
             if found.effects.iter().all(|known| known.key != effects.key) {
                 found.effects.push(effects);
@@ -504,7 +507,7 @@ impl Partition {
         lost.waited.extend(writes.iter().map(|written| (written.stamp.at, written.clone())));
         equivalent.arrived.extend(writes.into_iter().map(|written| Arrived::Write(Box::new(written))));
         equivalent.arrived.push_back(Arrived::Time(up_to, None));
-        // It says what it has when that is written.
+        // The partition reports its holdings once they are written.
         out.send(from, Message::Forward { region, above: up_to });
         self.write_arrived(now, out);
     }

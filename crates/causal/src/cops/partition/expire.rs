@@ -1,5 +1,6 @@
-//! Keys and fields whose deadline has passed and that nobody has met since are deleted (Corrections 69), as in the other causal protocols:
-//! when every region has written all that was done to the key before its deadline, by a write of nobody's session.
+//! The partition deletes keys and fields whose deadline has passed and that no command has touched since (Corrections
+//! 69), as in the other causal protocols: when every region has written all that was done to the key before its
+//! deadline, by a write without a session.
 
 use super::{Cut, Node, Partition};
 use crate::cops::Put;

@@ -1,7 +1,7 @@
 //! A replica of a partition: a node of COPS's key-value store (sections 4.2, 4.4 and 4.5), the primary of its keys in its region.
 //!
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
-//! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `refill` takes
+//! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `state_transfer` takes
 //! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others,
 //! `copies` is what a partition does that is kept by several processes of its region, `evict` goes on without lost regions.
 
@@ -13,42 +13,42 @@ mod evict;
 mod expire;
 mod read;
 mod recover;
-mod refill;
 mod replicate;
+mod state_transfer;
 mod write;
 
-use super::dependencies::Causes;
+use super::dependencies::RetainedDependencies;
 use super::message::{GetOutcome, Message, PutOutcome};
 use super::record::{Fence, Record, Written};
 use super::{Cut, Entries, Handler, Mutant, Node, Options, Stamp, Timer};
-use crate::stable::stamp::sight;
+use crate::stable::stamp::dependencies;
 use crate::stable::{Decisions, KeyEffects, Topology, effect};
 use check::Checks;
 use collect::Lag;
 use evict::Evictions;
 use expire::Expiry;
-use mvcc::{LossOptions, Remains, Store};
+use mvcc::{DeferredDrop, LossOptions, Store};
 use protocol::hosted::Holdings;
 use protocol::{Input, Now, Outputs, Unlogged};
-use refill::{Catching, Refill, Told};
 use replicate::Equivalent;
 use replication::Outbox;
 use replication::transfer::Giver;
+use state_transfer::{CatchUpWait, PeerHoldings, StateTransfer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{Error, ErrorCode, HybridClock, NodeId, RegionId, Rng, Timestamp};
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Status {
     /// Its log is being read.
     Recovering,
     /// It serves.
     Serving,
     /// Its log lacks records that others rely on: it takes them from its equivalents (Corrections 67).
-    Taking,
+    Transferring,
     /// It has all that they have, and takes part in everything; it serves clients when the region has written what that may depend on.
-    Catching,
+    CatchingUp,
 }
 
 /// See the module.
@@ -57,7 +57,7 @@ pub struct Partition {
     region: RegionId,
     index: u16,
     options: Options,
-    life: Life,
+    status: Status,
     clock: HybridClock,
     /// The log promises that nothing is stamped up to here after a restart.
     promised: Timestamp,
@@ -76,7 +76,7 @@ pub struct Partition {
     outbox: Outbox<Written>,
     checks: Checks,
     /// In COPS-GT: what the versions of each region depend on.
-    causes: BTreeMap<RegionId, Causes>,
+    dependencies: BTreeMap<RegionId, RetainedDependencies>,
     /// Every version up to here is written in every region, in COPS-GT since the lease: nobody need depend on it any more.
     stable: Timestamp,
     /// Effects at or below are in the cells.
@@ -89,19 +89,19 @@ pub struct Partition {
     /// And while equivalents take the state.
     giver: Giver<NodeId>,
     /// What is being taken from them.
-    refill: Option<Box<Refill>>,
+    state_transfer: Option<Box<StateTransfer>>,
     /// A store that was replaced, to be freed in pieces.
-    remains: Option<Remains<Stamp>>,
+    deferred_drop: Option<DeferredDrop<Stamp>>,
     /// The log tells of gaps, and no checkpoint of what filled them.
     gaps: bool,
-    /// What it waits for before it serves again.
-    catching: Catching,
+    /// The versions that it waits for before it serves again.
+    catch_up_wait: CatchUpWait,
     /// What was first asked for before may have been done and is forgotten.
     fence: Fence,
     expiry: Expiry,
-    /// What has been written of this region's versions since somebody asked; see [`Options::claims`].
+    /// This region's versions written since the last call; see [`Options::claims`].
     versions: Vec<(Stamp, Vec<KeyEffects>)>,
-    /// What concurrent values of a key come to; without, they are told.
+    /// The handler that merges concurrent values of a key; without it, clients see the siblings.
     pub(super) handler: Option<Arc<dyn Handler>>,
     evictions: Evictions,
 }
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Partition {
         f.debug_struct("Partition")
             .field("region", &self.region)
             .field("index", &self.index)
-            .field("life", &self.life)
+            .field("status", &self.status)
             .field("written", &self.written)
             .field("stable", &self.stable)
             .finish_non_exhaustive()
@@ -130,7 +130,7 @@ impl Partition {
             region,
             index,
             options,
-            life: Life::Recovering,
+            status: Status::Recovering,
             clock: HybridClock::new(options.clock_bound),
             promised: Timestamp::ZERO,
             recorded: 0,
@@ -140,20 +140,20 @@ impl Partition {
             written,
             shown: Entries::default(),
             equivalents: others.iter().map(|other| (*other, Equivalent::default())).collect(),
-            // What it would drop nobody could be given any more: writes are refused before.
+            // A dropped write could never reach a lagging region: so the partition refuses writes before that.
             outbox: Outbox::new(others, usize::MAX, 0),
             checks: Checks::default(),
-            causes: BTreeMap::new(),
+            dependencies: BTreeMap::new(),
             stable: Timestamp::ZERO,
             horizon: Timestamp::ZERO,
             lag: Lag::default(),
             checkpointing: false,
             lent: false,
             giver: Giver::default(),
-            refill: None,
-            remains: None,
+            state_transfer: None,
+            deferred_drop: None,
             gaps: false,
-            catching: Catching::default(),
+            catch_up_wait: CatchUpWait::default(),
             fence: Fence::default(),
             expiry: Expiry::default(),
             versions: Vec::new(),
@@ -212,7 +212,7 @@ impl Partition {
 
     /// True once it serves.
     pub fn is_serving(&self) -> bool {
-        self.life == Life::Serving
+        self.status == Status::Serving
     }
 
     /// How many effects above the horizon are kept of a key.
@@ -242,7 +242,7 @@ impl Partition {
             }
             Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
-            _ if self.life == Life::Recovering => {}
+            _ if self.status == Status::Recovering => {}
             Input::Timer(_) if self.is_evicted() => {}
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
@@ -268,9 +268,9 @@ impl Partition {
             return self.tell_of_lost(from, out);
         }
         match message {
-            Message::Recalled { refill, written, horizon, highest, shown } => {
-                let told = Told { written, horizon, highest, shown };
-                self.on_recalled(now, from, refill, &told, random, out);
+            Message::HoldingsReply { state_transfer, written, horizon, highest, shown } => {
+                let reported = PeerHoldings { written, horizon, highest, shown };
+                self.on_holdings_reply(now, from, state_transfer, &reported, random, out);
             }
             Message::Piece { piece, horizon } => self.on_piece(now, from, &piece, horizon, random, out),
             Message::Received { up_to } => self.on_received(from, up_to, out),
@@ -281,17 +281,19 @@ impl Partition {
                 out.send(from, Message::GetResp { id, round, outcome: GetOutcome::Refused { error } });
             }
             Message::PutAfter { .. } => self.on_put_after(now, from, message, random, out),
-            Message::Recall { refill } => self.on_recall(now, node, refill, out),
+            Message::HoldingsQuery { state_transfer } => {
+                self.on_holdings_query(now, node, state_transfer, out)
+            }
             Message::Ask { ask, above } => self.on_ask(now, node, ask, above, out),
-            Message::Replicate { origin, id, at, observed, nearest, causes, effects } => {
+            Message::Replicate { origin, id, at, observed, nearest, dependencies, effects } => {
                 let stamp = Stamp { at, transaction: id, region: origin, depends_on: observed };
-                self.on_replicate(now, Written { stamp, nearest, causes, effects }, out);
+                self.on_replicate(now, Written { stamp, nearest, dependencies, effects }, out);
             }
             Message::Heartbeat { origin, at, received, written } => {
                 self.on_heartbeat(now, origin, at, received, written, out);
             }
-            _ if self.life == Life::Taking => {}
-            Message::Behind { up_to } => self.on_behind(now, from, up_to, random, out),
+            _ if self.status == Status::Transferring => {}
+            Message::TransferRequired { up_to } => self.on_transfer_required(now, from, up_to, random, out),
             Message::Get { .. } => self.on_get(from, message, random, out),
             Message::DepCheck { versions } => self.on_dep_check(now, from, versions, out),
             Message::DepChecked { written, ends } => self.on_dep_checked(now, from, written, &ends, out),
@@ -346,7 +348,7 @@ impl Partition {
 
     /// True if clients are answered.
     fn serves(&self) -> bool {
-        self.life == Life::Serving && !self.is_evicted()
+        self.status == Status::Serving && !self.is_evicted()
     }
 
     /// What to say instead of serving.
@@ -371,7 +373,7 @@ impl Partition {
             );
         }
         let (silent, behind) = (self.silent().join(", "), self.behind().join(", "));
-        let waits = match (self.life == Life::Catching, silent.is_empty()) {
+        let waits = match (self.status == Status::CatchingUp, silent.is_empty()) {
             (true, _) if !behind.is_empty() => {
                 format!("has taken them from its peers, and waits until {behind}")
             }
@@ -394,7 +396,7 @@ impl Partition {
 /// A store in which effects reset only what they observed, and which lists what concurrent ones cost one another.
 fn new_store(topology: &Topology, options: &Options) -> Store<Stamp> {
     let mut store = Store::new(topology.seed, Stamp::default());
-    store.merge_by(sight::<Cut>);
+    store.merge_by_dependencies(dependencies::<Cut>);
     if options.conflict_bytes > 0 {
         // Siblings are values of clients: none is dropped.
         let bytes = if options.keeps_siblings { usize::MAX } else { options.conflict_bytes };

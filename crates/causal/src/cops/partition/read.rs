@@ -5,7 +5,9 @@ use super::conflicts::Concurrent;
 use super::{Cut, Entries, Mutant, Node, Partition, Stamp};
 use crate::cops::Dependencies;
 use crate::cops::message::{GetOutcome, Got, Message, Part};
-use crate::stable::{Ahead, Answer, Evaluation, Times, Whole, Work, count_or_scan, why_unlogged};
+use crate::stable::{
+    Answer, Evaluation, KeyspaceWork, OverlaidState, Times, Work, count_or_scan, why_unlogged,
+};
 use mvcc::Bounds;
 use protocol::Outputs;
 use types::{Address, Error, KeyHash, Malformed, RegionId, ReplyBuf, ReplySink, Rng, Timestamp};
@@ -18,15 +20,15 @@ impl Partition {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let Message::Get { id, round, version, now_millis, parts, whole } = message else { return };
+        let Message::Get { id, round, version, now_millis, parts, keyspace_work } = message else { return };
         if version.is_some_and(|version| self.is_gone(&version)) {
             return self.answer(from, Message::GetResp { id, round, outcome: GetOutcome::VersionGone }, out);
         }
-        if let Some(error) = self.unlogged(version, &parts, &whole) {
+        if let Some(error) = self.unlogged(version, &parts, &keyspace_work) {
             let outcome = GetOutcome::Refused { error };
             return self.answer(from, Message::GetResp { id, round, outcome }, out);
         }
-        let outcome = match self.get(version, now_millis, &parts, &whole, random) {
+        let outcome = match self.get(version, now_millis, &parts, &keyspace_work, random) {
             Ok(got) => GetOutcome::Done { got },
             Err(malformed) => {
                 GetOutcome::Refused { error: Error::err(format!("a read holds a {malformed}")) }
@@ -44,10 +46,15 @@ impl Partition {
     }
 
     /// See [`why_unlogged`].
-    fn unlogged(&self, version: Option<Entries>, parts: &[Part], whole: &[Whole]) -> Option<Error> {
+    fn unlogged(
+        &self,
+        version: Option<Entries>,
+        parts: &[Part],
+        keyspace_work: &[KeyspaceWork],
+    ) -> Option<Error> {
         let is_shown = |stamp: &Stamp| version.is_none_or(|version| stamp.at <= version.of(stamp.region));
         let lacking = self.unlogged.refused();
-        why_unlogged::<Cut>(&self.store, self.horizon, (parts, whole), lacking, is_shown)
+        why_unlogged::<Cut>(&self.store, self.horizon, (parts, keyspace_work), lacking, is_shown)
     }
 
     pub(in crate::cops) fn on_logged(&mut self, records: u64) {
@@ -69,7 +76,7 @@ impl Partition {
         version: Option<Entries>,
         now_millis: u64,
         parts: &[Part],
-        whole: &[Whole],
+        keyspace_work: &[KeyspaceWork],
         random: &mut Rng,
     ) -> Result<Got, Malformed> {
         let (mut answers, mut seen) = (Vec::new(), Dependencies::default());
@@ -82,17 +89,19 @@ impl Partition {
                 let evaluation =
                     Evaluation { hash, key, cached: &[], before: &[], operation, blind, now_millis, site };
                 let mut reply = ReplyBuf::new();
-                self.evaluate(version, &evaluation, &mut Ahead::of(1), random, &mut reply)?;
+                self.evaluate(version, &evaluation, &mut OverlaidState::of(1), random, &mut reply)?;
                 answers.push(Answer::new(*step, reply));
             }
             self.versions(hash, &part.key, version, &mut seen);
         }
-        for whole in whole {
-            answers.extend(match whole {
-                Whole::Draw { step } => Some(self.draw(*step, now_millis, random)),
-                Whole::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
-                Whole::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
-                whole => count_or_scan(&self.store, whole, now_millis),
+        for keyspace_work in keyspace_work {
+            answers.extend(match keyspace_work {
+                KeyspaceWork::Draw { step } => Some(self.draw(*step, now_millis, random)),
+                KeyspaceWork::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
+                KeyspaceWork::Losses { step, cursor, count } => {
+                    Some(self.losses().list(*step, *cursor, *count))
+                }
+                keyspace_work => count_or_scan(&self.store, keyspace_work, now_millis),
             });
             // Which keys there are follows from all that is visible, and from no time that was only heard.
             for (region, at) in (0u16..).map(RegionId).zip(self.shown.named().iter().copied()) {
@@ -104,14 +113,14 @@ impl Partition {
 
     /// An answer, with what its reader depends on from now on.
     pub(super) fn got(&self, answers: Vec<Answer>, seen: Dependencies, version: Option<Entries>) -> Got {
-        let mut causes = Dependencies::default();
-        seen.of(self.index).for_each(|(region, at)| causes.join(&self.causes_of(region, at)));
-        Got { answers, written: version.unwrap_or(self.written), seen, causes, stable: self.stable }
+        let mut dependencies = Dependencies::default();
+        seen.of(self.index).for_each(|(region, at)| dependencies.join(&self.dependencies_of(region, at)));
+        Got { answers, written: version.unwrap_or(self.written), seen, dependencies, stable: self.stable }
     }
 
     /// In COPS-GT what a version depends on, and all before it in its region's stream.
-    pub(super) fn causes_of(&self, region: RegionId, at: Timestamp) -> Dependencies {
-        self.causes.get(&region).map(|causes| causes.of(at)).unwrap_or_default()
+    pub(super) fn dependencies_of(&self, region: RegionId, at: Timestamp) -> Dependencies {
+        self.dependencies.get(&region).map(|dependencies| dependencies.of(at)).unwrap_or_default()
     }
 
     /// Evaluates an operation on a state; without a version, the latest. What has concurrent values is answered by these.
@@ -119,7 +128,7 @@ impl Partition {
         &mut self,
         version: Option<Entries>,
         evaluation: &Evaluation<'_, Entries>,
-        ahead: &mut Ahead,
+        ahead: &mut OverlaidState,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -128,8 +137,8 @@ impl Partition {
         }
         match self.concurrent(version, evaluation)? {
             Concurrent::None => self.evaluate_shown(version, evaluation, ahead, random, reply),
-            Concurrent::Told(told) => {
-                told.replay(reply);
+            Concurrent::Reply(reported) => {
+                reported.replay(reply);
                 Ok(Vec::new())
             }
             Concurrent::Merged(merged) => {
@@ -138,7 +147,7 @@ impl Partition {
                     std::iter::once(merged).chain(evaluation.before.iter().cloned()).collect();
                 let on_merged = Evaluation { before: &before, ..*evaluation };
                 let mut effects =
-                    self.evaluate_shown(version, &on_merged, &mut Ahead::of(1), random, reply)?;
+                    self.evaluate_shown(version, &on_merged, &mut OverlaidState::of(1), random, reply)?;
                 if !effects.is_empty() {
                     effects.splice(0..0, before.into_iter().take(1));
                 }
@@ -152,7 +161,7 @@ impl Partition {
         &mut self,
         version: Option<Entries>,
         evaluation: &Evaluation<'_, Entries>,
-        ahead: &mut Ahead,
+        ahead: &mut OverlaidState,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {

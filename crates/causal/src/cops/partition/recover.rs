@@ -1,17 +1,17 @@
-//! The log and the checkpoint. The log holds what is written here, of this region and of others, each with everything that others
-//! are told of it; what has arrived and waits is sent again. Times that were heard are logged with each promise: what is written
-//! here of each region, and what each equivalent holds, so that no later life keeps that for it. What this life stamps is above
-//! every promise of the earlier ones; it knows nothing of other regions' clocks.
+//! The log and the checkpoint. The log holds the writes of this region and of others, each with everything that is
+//! replicated of it; its sender repeats what has arrived and waits. Times that were heard are logged with each promise:
+//! what is written here of each region, and what each equivalent holds, so that no later life keeps that for it. What
+//! this life stamps is above every promise of the earlier ones; it knows nothing of other regions' clocks.
 //!
 //! A checkpoint begins with everything but the keys, then tells key by key the cell at the horizon and the effects above it; the
 //! horizon stays meanwhile. A record logged after its beginning may be in it already: an effect counts once.
 
-use super::{Life, Partition};
+use super::{Partition, Status};
 use crate::cops::message::PutOutcome;
 use crate::cops::record::{self, Record, Written};
 use crate::cops::{Cut, Dependencies, Entries, Node, Stamp, Timer};
 use crate::stable;
-use crate::stable::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys, tell_losses};
+use crate::stable::{CHUNK_BYTES, ContextRestore, RetainedEffects, tell_keys, tell_losses};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use types::{Malformed, Reader, RegionId, Rng, Timestamp};
@@ -28,11 +28,11 @@ const PLACE: u32 = 26;
 impl Partition {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
-        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
+        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
             match Record::decode(&mut Reader::new(bytes))? {
-                Record::Common(stable::Record::Kept { key, stamp, effect }) => {
+                Record::Common(stable::Record::RetainedEffect { key, stamp, effect }) => {
                     self.note_shown(stamp);
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         full.put_into(&mut self.store);
@@ -60,7 +60,7 @@ impl Partition {
                 self.recover_written(&written);
                 let Stamp { at, transaction, region, .. } = written.stamp;
                 let mut put = put.into_owned();
-                put.got.causes = self.causes_of(region, at);
+                put.got.dependencies = self.dependencies_of(region, at);
                 self.remember(transaction, PutOutcome::Done { put: Box::new(put) });
                 self.queue(written.into_owned());
             }
@@ -70,8 +70,8 @@ impl Partition {
                 self.clock.recover(written.stamp.at);
                 self.queue(written.into_owned());
             }
-            Record::Causes(region, at, causes) => {
-                self.causes.entry(region).or_default().learn(at, &causes);
+            Record::RetainedDependencies(region, at, dependencies) => {
+                self.dependencies.entry(region).or_default().learn(at, &dependencies);
             }
             Record::Fence(fence) => self.fence = fence,
             Record::Waited(written) => self.recover_waited(written.into_owned()),
@@ -133,9 +133,9 @@ impl Partition {
     ) {
         self.restart_evictions();
         if !complete || self.gaps {
-            return self.begin_refill(now, random, out);
+            return self.begin_state_transfer(now, random, out);
         }
-        self.life = Life::Serving;
+        self.status = Status::Serving;
         // Nothing of this region will be placed below what it has stamped or promised.
         self.written.set(self.region, self.clock.last());
         self.greet_all(out);
@@ -182,7 +182,7 @@ impl Partition {
         }
         self.checkpoint_evictions(chunk);
         if self.gaps {
-            let filled = self.life == Life::Serving;
+            let filled = self.status == Status::Serving;
             record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
         record::put(chunk, &Record::Fence(self.fence));
@@ -218,17 +218,17 @@ impl Partition {
         if cursor & CAUSES != 0 {
             return self.checkpoint_causes(cursor & !CAUSES, chunk);
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let next = if cursor & LOSSES == 0 {
-            match tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut told) {
+            match tell_keys::<Cut>(&mut self.store, cursor, self.horizon, above, &mut reported) {
                 0 if above.is_none() => LOSSES,
                 next => next,
             }
         } else {
-            let next = tell_losses::<Cut>(&self.store, cursor & !LOSSES, &mut told);
+            let next = tell_losses::<Cut>(&self.store, cursor & !LOSSES, &mut reported);
             next.map_or(0, |number| LOSSES | number)
         };
-        record::put_all_common(chunk, &told);
+        record::put_all_common(chunk, &reported);
         if next == 0 { CAUSES } else { next }
     }
 
@@ -239,9 +239,9 @@ impl Partition {
         let after = Timestamp((cursor & ((1 << 38) - 1)) << PLACE | ((1 << PLACE) - 1));
         let (origin, before) = (RegionId(bits(57, 3)), chunk.len());
         let mut last = (origin, first, after.0 >> PLACE);
-        for (origin, causes) in self.causes.range(origin..) {
+        for (origin, dependencies) in self.dependencies.range(origin..) {
             let from = if *origin == last.0 { (first, after) } else { Default::default() };
-            for (list, place, on) in causes.after(from) {
+            for (list, place, on) in dependencies.after(from) {
                 let next = (*origin, list, place.0 >> PLACE);
                 if chunk.len() - before >= self.options.piece_bytes && next != last {
                     let ((origin, (partition, region), place), byte) = (last, u64::from);
@@ -252,7 +252,7 @@ impl Partition {
                         | place;
                 }
                 let on = Cow::Owned(Dependencies::on(list.0, list.1, on));
-                record::put(chunk, &Record::Causes(*origin, place, on));
+                record::put(chunk, &Record::RetainedDependencies(*origin, place, on));
                 last = next;
             }
         }

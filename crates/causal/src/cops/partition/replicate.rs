@@ -4,7 +4,7 @@
 //! A heartbeat says up to which time everything has been sent. It goes through the same stream, so that it never overtakes a write
 //! that it vouches for, and waits its turn among those that have arrived.
 
-use super::{Life, Mutant, Node, Partition};
+use super::{Mutant, Node, Partition, Status};
 use crate::cops::message::Message;
 use crate::cops::record::{Record, Written};
 use crate::cops::{Entries, Timer};
@@ -70,7 +70,7 @@ impl Equivalent {
 impl Partition {
     pub(super) fn on_tick(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node>) {
         out.arm(Timer::Tick, now.instant + self.options.tick_every);
-        if self.life == Life::Taking {
+        if self.status == Status::Transferring {
             return self.go_on_taking(now, random, out);
         }
         self.catch_up(now, out);
@@ -85,7 +85,8 @@ impl Partition {
         self.collect(now);
     }
 
-    /// Nothing will be placed at or below the time that the others are told. The clock and the log remember it (Corrections 21).
+    /// No later write is placed at or below the time that the others receive. The clock and the log remember it
+    /// (Corrections 21).
     fn tell_bound(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
         let bound = match self.has(Mutant::BoundNotRemembered) {
             true => self.clock.last().max(Timestamp::from_wall(now.wall)),
@@ -107,9 +108,9 @@ impl Partition {
         let (to, origin) = (self.topology.address(peer, self.index), self.region);
         let (due, _) = self.outbox.take_due(peer, self.written.of(origin), self.options.window);
         for (at, id, written) in &due {
-            let Written { stamp, nearest, causes, effects } = (*written).clone();
+            let Written { stamp, nearest, dependencies, effects } = (*written).clone();
             let (id, at, observed) = (*id, *at, stamp.depends_on);
-            out.stream(to, Message::Replicate { origin, id, at, observed, nearest, causes, effects });
+            out.stream(to, Message::Replicate { origin, id, at, observed, nearest, dependencies, effects });
         }
         !due.is_empty()
     }
@@ -154,16 +155,16 @@ impl Partition {
         equivalent.arrived.push_back(Arrived::Time(at, written));
         let is_greeted = equivalent.link.is_resumed();
         self.outbox.received(origin, received);
-        if is_greeted && self.life != Life::Taking && self.outbox.lacks(origin) {
+        if is_greeted && self.status != Status::Transferring && self.outbox.lacks(origin) {
             let up_to = self.outbox.dropped();
-            out.send(self.topology.address(origin, self.index), Message::Behind { up_to });
+            out.send(self.topology.address(origin, self.index), Message::TransferRequired { up_to });
         }
         self.write_arrived(now, out);
     }
 
     /// Writes what has arrived and need not wait any more.
     pub(super) fn write_arrived(&mut self, now: Now, out: &mut Outputs<'_, Node>) {
-        if self.life == Life::Taking {
+        if self.status == Status::Transferring {
             return;
         }
         let regions: Vec<RegionId> = self.equivalents.keys().copied().collect();
@@ -211,7 +212,10 @@ impl Partition {
 
     pub(super) fn note_causes(&mut self, written: &Written) {
         if self.options.transactions {
-            self.causes.entry(written.stamp.region).or_default().learn(written.stamp.at, &written.causes);
+            self.dependencies
+                .entry(written.stamp.region)
+                .or_default()
+                .learn(written.stamp.at, &written.dependencies);
         }
     }
 
@@ -235,7 +239,7 @@ impl Partition {
         if equivalent.link.started(peer.incarnation) {
             equivalent.arrived.clear();
             equivalent.checked = None;
-            if self.life != Life::Taking {
+            if self.status != Status::Transferring {
                 self.greet(region, out);
             }
         }
@@ -248,7 +252,7 @@ impl Partition {
         let Some(equivalent) = self.equivalents.get_mut(&peer).filter(|_| is_peer) else { return };
         equivalent.link.resume();
         self.outbox.resume(peer, up_to);
-        if self.life != Life::Taking {
+        if self.status != Status::Transferring {
             self.send_due(peer, out);
             self.tell_time(peer, true, out);
         }
@@ -266,7 +270,7 @@ impl Written {
             let effects = of_key.effects.iter().map(|effect| effect.len() + size_of::<Box<[u8]>>());
             size_of::<KeyEffects>() + of_key.key.len() + effects.sum::<usize>()
         };
-        let dependencies = DEPENDENCY * (self.nearest.len() + self.causes.len());
+        let dependencies = DEPENDENCY * (self.nearest.len() + self.dependencies.len());
         OVERHEAD + dependencies + self.effects.iter().map(of_key).sum::<usize>()
     }
 }

@@ -1,11 +1,11 @@
 //! `put_after` of a client of the region (COPS, section 4.4): everything that it depends on is visible here, so that it is
 //! evaluated, stamped, logged and visible in one step. What is written across keys of the partition has one place.
 
-use super::{Life, Mutant, Node, Partition, Stamp};
+use super::{Mutant, Node, Partition, Stamp, Status};
 use crate::cops::message::{Message, Part, PutOutcome};
 use crate::cops::record::{Record, Written};
 use crate::cops::{Dependencies, Put};
-use crate::stable::{Ahead, Answer, Evaluation, KeyEffects, Work, effect, encoded, is_nobodys};
+use crate::stable::{Answer, Evaluation, KeyEffects, OverlaidState, Work, effect, encoded, is_nobodys};
 use datatypes::Effect;
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use types::{Address, Error, ErrorCode, KeyHash, ReplyBuf, Rng, Timestamp, Transa
 
 /// What has been worked out of a `PutAfter`.
 #[derive(Default)]
-struct Worked {
+struct EvaluatedPrepare {
     answers: Vec<Answer>,
     effects: Vec<KeyEffects>,
     /// The versions that were evaluated, or that its effects merge with.
@@ -41,7 +41,7 @@ impl Partition {
         let outcome = match known.cloned() {
             Some(outcome) => outcome,
             None if life < self.fence.life => {
-                let up_to = (self.life == Life::Serving).then_some(self.fence.at);
+                let up_to = (self.status == Status::Serving).then_some(self.fence.at);
                 PutOutcome::Forgotten { up_to }
             }
             None => {
@@ -61,7 +61,7 @@ impl Partition {
         out.send(from, Message::PutResp { id, outcome });
     }
 
-    /// Repetitions of a put are answered the same; nobody repeats what is of nobody's session.
+    /// A put is idempotent: a retry gets the same answer. A put without a session is never retried.
     pub(super) fn remember(&mut self, id: TransactionId, outcome: PutOutcome) {
         if !is_nobodys(id) {
             self.answered.decide(id, outcome);
@@ -85,7 +85,7 @@ impl Partition {
             nearest.join(&worked.seen);
         }
         nearest.forget(self.index, self.stable);
-        // A Lamport clock: later than everything that it depends on, whoever stamped that.
+        // A Lamport clock: later than everything that it depends on, whichever region stamped that.
         let (latest, meets) = (latest.max(worked.seen.latest()), &worked.latest);
         if self.clock.observe(latest.max(meets.0), now.wall).is_err() {
             return Err(self.too_far(latest, meets));
@@ -94,9 +94,9 @@ impl Partition {
         if worked.effects.is_empty() {
             return Ok(Put { got, ..Put::default() });
         }
-        all.join(&got.causes);
+        all.join(&got.dependencies);
         let stamp = self.place(now, id);
-        let written = Written { stamp, causes: all, nearest, effects: worked.effects };
+        let written = Written { stamp, dependencies: all, nearest, effects: worked.effects };
         let mut put = Put { at: Some(stamp.at), got, observed: stamp.depends_on, effects: Vec::new() };
         self.write(written, &mut put, out);
         Ok(put)
@@ -141,25 +141,25 @@ impl Partition {
         Stamp { at, transaction: id, region: self.region, depends_on: self.written }
     }
 
-    /// Logs a version, shows it, and sends it to the other regions. `causes` are all that it depends on.
+    /// Logs a version, shows it, and sends it to the other regions. `dependencies` are all that it depends on.
     pub(super) fn write(&mut self, mut written: Written, put: &mut Put, out: &mut Outputs<'_, Node>) {
         let stamp = written.stamp;
         if self.options.transactions {
-            let mut all = std::mem::take(&mut written.causes);
+            let mut all = std::mem::take(&mut written.dependencies);
             if self.has(Mutant::NearestOnly) {
                 all = Dependencies::default();
             }
             all.join(&written.nearest);
-            written.causes = self.causes.entry(self.region).or_default().add(stamp.at, &all);
+            written.dependencies = self.dependencies.entry(self.region).or_default().add(stamp.at, &all);
         }
         // The log has them with the version.
-        put.got.causes = Dependencies::default();
+        put.got.dependencies = Dependencies::default();
         put.got.seen = Dependencies::on(self.index, self.region, stamp.at);
         if self.options.claims {
             put.effects.clone_from(&written.effects);
         }
         self.persist(&Record::Put(Cow::Borrowed(&written), Cow::Borrowed(put)), out);
-        put.got.causes = self.causes_of(self.region, stamp.at);
+        put.got.dependencies = self.dependencies_of(self.region, stamp.at);
         self.remember(stamp.transaction, PutOutcome::Done { put: Box::new(put.clone()) });
         self.show(&written);
         self.outbox.push(stamp.at, stamp.transaction, written.bytes(), written);
@@ -168,8 +168,13 @@ impl Partition {
         }
     }
 
-    fn work_out(&mut self, now_millis: u64, parts: &[Part], random: &mut Rng) -> Result<Worked, Error> {
-        let mut worked = Worked::default();
+    fn work_out(
+        &mut self,
+        now_millis: u64,
+        parts: &[Part],
+        random: &mut Rng,
+    ) -> Result<EvaluatedPrepare, Error> {
+        let mut worked = EvaluatedPrepare::default();
         for part in parts {
             self.work_out_part(now_millis, part, random, &mut worked)?;
         }
@@ -181,10 +186,10 @@ impl Partition {
         now_millis: u64,
         part: &Part,
         random: &mut Rng,
-        worked: &mut Worked,
+        worked: &mut EvaluatedPrepare,
     ) -> Result<(), Error> {
         let (hash, key) = (self.store.hash(&part.key), &*part.key);
-        let (mut effects, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
+        let (mut effects, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), OverlaidState::of(part.work.len()));
         let mut observes = false;
         for work in &part.work {
             match work {

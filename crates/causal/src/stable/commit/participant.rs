@@ -32,7 +32,7 @@ impl<P, C> Participant<P, C> {
         self.prepared.get(&id).map(|(at, work)| (*at, work))
     }
 
-    /// What is kept of a transaction that is not decided here, to change it.
+    /// The mutable state of an undecided transaction.
     pub fn prepared_mut(&mut self, id: TransactionId) -> Option<&mut P> {
         self.prepared.get_mut(&id).map(|(_, work)| work)
     }
@@ -42,7 +42,7 @@ impl<P, C> Participant<P, C> {
         self.prepared.iter().map(|(id, (at, work))| (*id, *at, work))
     }
 
-    /// What is kept of every transaction that is not decided here, to change it.
+    /// The mutable state of every undecided transaction.
     pub fn undecided_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.prepared.values_mut().map(|(_, work)| work)
     }

@@ -1,11 +1,11 @@
 //! Requests as the coordinator keeps them: owned, and with each operation classified.
 
-use crate::stable::pledge::encoded;
+use crate::stable::intent::encoded;
 use crate::stable::setup::Topology;
 use crate::stable::token::Token;
 use datatypes::{Cell, Context, Effect, Operation, prepare};
 use mvcc::CompactKey;
-use protocol::{ContextAsk, KeyedOperation, Losses, Request, Step};
+use protocol::{ContextRequest, KeyedOperation, Losses, Request, Step};
 use std::time::Duration;
 use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
 
@@ -13,7 +13,7 @@ use types::{Error, KeyHash, ReplyBuf, ReplySink, Rng};
 #[derive(Debug)]
 pub(crate) enum Ask<T = Token> {
     Steps {
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         watched: bool,
     },
     Watch {
@@ -25,7 +25,7 @@ pub(crate) enum Ask<T = Token> {
         watched: bool,
     },
     Operate {
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
     },
     Commit,
     Abort,
@@ -47,8 +47,8 @@ pub(crate) enum Ask<T = Token> {
 
 /// One step of a transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Planned {
-    Key { key: CompactKey, partition: u16, what: What },
+pub(crate) enum PlannedStep {
+    Key { key: CompactKey, partition: u16, what: KeyAction },
     Count,
     Flush,
     Keys,
@@ -59,7 +59,7 @@ pub(crate) enum Planned {
 
 /// What a step does to its key.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum KeyAction {
     /// It only reads.
     Read { operation: CompactKey, blind: bool },
     /// It writes whatever the state is, and its reply is known.
@@ -68,37 +68,39 @@ pub(crate) enum What {
     Observing { operation: CompactKey, blind: bool },
 }
 
-impl Planned {
+impl PlannedStep {
     pub(crate) fn is_observing(&self) -> bool {
-        matches!(self, Planned::Key { what: What::Observing { .. }, .. })
+        matches!(self, PlannedStep::Key { what: KeyAction::Observing { .. }, .. })
     }
 
     pub(crate) fn is_write(&self) -> bool {
         match self {
-            Planned::Key { what, .. } => !matches!(what, What::Read { .. }),
-            Planned::Flush => true,
-            Planned::Count | Planned::Keys | Planned::Random | Planned::Scan { .. } | Planned::Losses(_) => {
-                false
-            }
+            PlannedStep::Key { what, .. } => !matches!(what, KeyAction::Read { .. }),
+            PlannedStep::Flush => true,
+            PlannedStep::Count
+            | PlannedStep::Keys
+            | PlannedStep::Random
+            | PlannedStep::Scan { .. }
+            | PlannedStep::Losses(_) => false,
         }
     }
 }
 
 /// With which others a single command may run as one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Company {
+pub(super) struct Batching {
     /// The partition of all of them, if it is one.
     partition: Option<u16>,
     /// One of them observes and writes.
     observes: bool,
 }
 
-impl Company {
+impl Batching {
     /// What observes and writes is decided by one participant, so that nothing undecided is ever in the way of others.
-    pub(super) fn join(self, other: Company) -> Option<Company> {
+    pub(super) fn join(self, other: Batching) -> Option<Batching> {
         let partition = self.partition.filter(|partition| other.partition == Some(*partition));
         let observes = self.observes || other.observes;
-        (partition.is_some() || !observes).then_some(Company { partition, observes })
+        (partition.is_some() || !observes).then_some(Batching { partition, observes })
     }
 }
 
@@ -109,11 +111,11 @@ pub(super) fn deletion() -> Box<[u8]> {
 
 impl<T> Ask<T> {
     /// With whom it may run, if it is a single command on a key. Observing writes only where they are evaluated at primaries.
-    pub(super) fn company(&self, at_primaries: bool) -> Option<Company> {
+    pub(super) fn batching(&self, at_primaries: bool) -> Option<Batching> {
         let Ask::Steps { steps, watched: false } = self else { return None };
-        let [Planned::Key { partition, what, .. }] = steps.as_slice() else { return None };
-        let observes = matches!(what, What::Observing { .. });
-        (at_primaries || !observes).then_some(Company { partition: Some(*partition), observes })
+        let [PlannedStep::Key { partition, what, .. }] = steps.as_slice() else { return None };
+        let observes = matches!(what, KeyAction::Observing { .. });
+        (at_primaries || !observes).then_some(Batching { partition: Some(*partition), observes })
     }
 
     /// Copies what the request borrows. `open` reads a token.
@@ -141,14 +143,14 @@ impl<T> Ask<T> {
             Request::Commit { .. } => Ask::Commit,
             Request::Abort { .. } => Ask::Abort,
             Request::Context { ask, .. } => match ask {
-                ContextAsk::Token => Ask::Token,
-                ContextAsk::Restore { token, timeout } => {
+                ContextRequest::Token => Ask::Token,
+                ContextRequest::Restore { token, timeout } => {
                     Ask::Restore { token: open(token, topology), timeout: *timeout }
                 }
-                ContextAsk::Scope { private } => Ask::Scope { private: *private },
-                ContextAsk::New => Ask::NewContext,
-                ContextAsk::Use { context } => Ask::UseContext(*context),
-                ContextAsk::Drop { context } => Ask::DropContext(*context),
+                ContextRequest::Scope { private } => Ask::Scope { private: *private },
+                ContextRequest::New => Ask::NewContext,
+                ContextRequest::Use { context } => Ask::UseContext(*context),
+                ContextRequest::Drop { context } => Ask::DropContext(*context),
             },
             Request::Own { words, .. } => Ask::Refused(Request::refused(words, "causal")),
             Request::Close { .. } => Ask::Close,
@@ -156,48 +158,48 @@ impl<T> Ask<T> {
     }
 }
 
-fn planned(step: &Step<'_>, topology: &Topology) -> Planned {
+fn planned(step: &Step<'_>, topology: &Topology) -> PlannedStep {
     match step {
         Step::Key(operation) => keyed(operation, topology),
-        Step::Count => Planned::Count,
-        Step::Flush => Planned::Flush,
-        Step::Keys => Planned::Keys,
-        Step::Random => Planned::Random,
-        Step::Scan { cursor, count } => Planned::Scan { cursor: *cursor, count: *count },
-        Step::Losses(losses) => Planned::Losses(*losses),
+        Step::Count => PlannedStep::Count,
+        Step::Flush => PlannedStep::Flush,
+        Step::Keys => PlannedStep::Keys,
+        Step::Random => PlannedStep::Random,
+        Step::Scan { cursor, count } => PlannedStep::Scan { cursor: *cursor, count: *count },
+        Step::Losses(losses) => PlannedStep::Losses(*losses),
     }
 }
 
-fn keyed(keyed: &KeyedOperation<'_>, topology: &Topology) -> Planned {
+fn keyed(keyed: &KeyedOperation<'_>, topology: &Topology) -> PlannedStep {
     let what = classify(&keyed.operation, keyed.blind);
-    Planned::Key { key: keyed.key.into(), partition: topology.partition_of(keyed.hash), what }
+    PlannedStep::Key { key: keyed.key.into(), partition: topology.partition_of(keyed.hash), what }
 }
 
 /// A write that observes nothing has the same reply and the same effect in every state: those it has in an absent
 /// key. A blind one has the effect that needs no state, if there is one.
-fn classify(operation: &Operation<'_>, blind: bool) -> What {
+fn classify(operation: &Operation<'_>, blind: bool) -> KeyAction {
     let bytes = || {
         let mut bytes = Vec::new();
         operation.encode(&mut bytes);
         bytes.into()
     };
     if operation.is_read() {
-        return What::Read { operation: bytes(), blind };
+        return KeyAction::Read { operation: bytes(), blind };
     }
     let mut reply = ReplyBuf::new();
     if blind {
         if let Some(effect) = operation.blind_effect() {
             reply.simple("OK");
-            return What::Write { effect: encoded(&effect), reply };
+            return KeyAction::Write { effect: encoded(&effect), reply };
         }
     } else if operation.observation().is_nothing() {
         let mut random = Rng::with_seed(0);
         let mut context = Context { now_millis: 0, random: &mut random, site: None };
         if let Some(effect) = prepare(&Cell::ABSENT, operation, &mut context, &mut reply) {
-            return What::Write { effect: encoded(&effect), reply };
+            return KeyAction::Write { effect: encoded(&effect), reply };
         }
     }
-    What::Observing { operation: bytes(), blind }
+    KeyAction::Observing { operation: bytes(), blind }
 }
 
 #[cfg(test)]
@@ -207,11 +209,11 @@ mod tests {
 
     #[test]
     fn what_observes_and_writes_runs_with_commands_of_its_partition_only() {
-        let of = |partition, observes| Company { partition: Some(partition), observes };
+        let of = |partition, observes| Batching { partition: Some(partition), observes };
         assert_eq!(of(1, true).join(of(1, false)), Some(of(1, true)));
         assert_eq!(of(1, true).join(of(2, false)), None);
         let several = of(1, false).join(of(2, false)).unwrap();
-        assert_eq!(several, Company { partition: None, observes: false });
+        assert_eq!(several, Batching { partition: None, observes: false });
         assert_eq!(several.join(of(1, true)), None);
         assert_eq!(several.join(of(1, false)), Some(several));
     }
@@ -227,11 +229,14 @@ mod tests {
                 reply: SetReply::Status,
             })
         };
-        assert!(matches!(classify(&set(Condition::Always), false), What::Write { .. }));
-        assert!(matches!(classify(&set(Condition::IfAbsent), false), What::Observing { .. }));
+        assert!(matches!(classify(&set(Condition::Always), false), KeyAction::Write { .. }));
+        assert!(matches!(classify(&set(Condition::IfAbsent), false), KeyAction::Observing { .. }));
         let increment = Operation::Register(register::Operation::Increment { by: 1 });
-        assert!(matches!(classify(&increment, false), What::Observing { .. }));
-        assert!(matches!(classify(&increment, true), What::Write { .. }));
-        assert!(matches!(classify(&Operation::Register(register::Operation::Get), false), What::Read { .. }));
+        assert!(matches!(classify(&increment, false), KeyAction::Observing { .. }));
+        assert!(matches!(classify(&increment, true), KeyAction::Write { .. }));
+        assert!(matches!(
+            classify(&Operation::Register(register::Operation::Get), false),
+            KeyAction::Read { .. }
+        ));
     }
 }

@@ -103,7 +103,7 @@ impl Ask {
     }
 }
 
-/// What a session is told that asks for several causal threads.
+/// The error for a session that asks for several causal threads.
 pub(super) fn of_another_protocol() -> Error {
     Error::err(
         "a connection has several contexts in keyspaces with PROTOCOL cops; here it has one, or SESSION SCOPE's",

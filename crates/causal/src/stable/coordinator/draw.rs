@@ -1,9 +1,9 @@
-//! A key drawn at random (RANDOMKEY): each partition draws one that the snapshot shows and says of how many, so that one
-//! of those that came is kept by these numbers. What the session has written and the snapshot does not show takes part: a
-//! few such keys are named to their partitions, which know whether they are there.
+//! A key drawn at random (RANDOMKEY): each partition draws one that the snapshot shows and returns the number of its
+//! keys, and the coordinator chooses among the drawn keys by these weights. What the session has written and the
+//! snapshot does not show takes part: a few such keys are named to their partitions, which know whether they are there.
 
 use super::Coordinator;
-use super::ask::Planned;
+use super::ask::PlannedStep;
 use super::running::{Kind, Running};
 use crate::stable::Times;
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ pub(super) const CANDIDATES: usize = 64;
 impl<S: Times> Running<S> {
     /// True if a key is drawn.
     pub(super) fn draws(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Planned::Random))
+        self.steps.iter().any(|step| matches!(step, PlannedStep::Random))
     }
 
     /// Not all of the session's own writes were considered: that there is no key is not sure.
     pub(super) fn doubt_draws(&mut self) {
         for (step, reply) in self.steps.iter().zip(&mut self.replies) {
-            if matches!((step, reply.first()), (Planned::Random, Some(Reply::Null))) {
+            if matches!((step, reply.first()), (PlannedStep::Random, Some(Reply::Null))) {
                 reply.clear();
                 reply.integer(0);
             }

@@ -2,7 +2,7 @@
 //! 32; Corrections 34 and 72).
 
 use super::Coordinator;
-use super::apart::Reason;
+use super::rerun::FailureReason;
 use super::running::{Kind, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
@@ -36,7 +36,7 @@ impl<S: Times> Coordinator<S> {
     fn floor(&self, running: &Running<S>, prepared: &Preparing<S>) -> Timestamp {
         let thread = self.threads.get(&self.thread_key(running.session));
         let mine = |place| thread.is_some_and(|thread| thread.holds(place));
-        let foreign = prepared.gained.observed.iter().filter(|place| !mine(**place));
+        let foreign = prepared.results.observed.iter().filter(|place| !mine(**place));
         foreign.map(|(at, _)| *at).max().unwrap_or(Timestamp::ZERO)
     }
 
@@ -46,7 +46,7 @@ impl<S: Times> Coordinator<S> {
         let mine = |(at, id): &(Timestamp, TransactionId)| {
             thread.is_some_and(|thread| thread.holds((*at, *id))).then_some(*id)
         };
-        prepared.gained.observed.iter().filter_map(mine).collect()
+        prepared.results.observed.iter().filter_map(mine).collect()
     }
 
     /// The stable time has risen: what waits for it may go on.
@@ -176,14 +176,14 @@ impl<S: Times> Coordinator<S> {
         &mut self,
         now: Now,
         number: u64,
-        reason: Reason,
+        reason: FailureReason,
         error: Error,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(mut running) = self.running.remove(&number) else { return };
         self.spare_queue(now, running.session, &reason, &error, out);
         if running.request.is_some() && !running.riders.is_empty() {
-            self.run_apart(now, &mut running, &reason, &error, out);
+            self.run_separately(now, &mut running, &reason, &error, out);
             return self.end(now, number, &running, out);
         }
         running.requests().for_each(|request| out.reply(request).error(&error));
@@ -210,7 +210,7 @@ impl<S: Times> Coordinator<S> {
         self.end(now, number, &running, out);
     }
 
-    /// The outcome of a transaction whose client has been told that it is unknown: it had no effect.
+    /// The outcome of a transaction whose client got "unknown": it had no effect.
     pub(super) fn end_unanswered(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         if let Some(running) = self.running.remove(&number) {
             self.claim(number, &running, None, &[]);
@@ -218,7 +218,7 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    /// What became of it nobody knows any more, or only those who lack it will learn (Corrections 67).
+    /// No process knows its outcome any more, or only the replicas that lack it will learn it (Corrections 67).
     pub(super) fn end_in_doubt(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(mut running) = self.running.remove(&number) else { return };
         let (Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) = &running.phase else { return };
@@ -238,7 +238,7 @@ impl<S: Times> Coordinator<S> {
         running: &Running<S>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        if self.spreading.contains_key(&number) {
+        if self.unconfirmed.contains_key(&number) {
             out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
         } else {
             self.unsettled.remove(&number);
@@ -267,14 +267,14 @@ impl<S: Times> Coordinator<S> {
                     "concurrent transactions kept key '{}' busy; retry the transaction",
                     String::from_utf8_lossy(key)
                 );
-                (Reason::Key(key.clone()), Error::new(ErrorCode::Conflict, text))
+                (FailureReason::Key(key.clone()), Error::new(ErrorCode::Conflict, text))
             }
-            Phase::Preparing(preparing) => (Reason::Refused, self.unknown(preparing.decider)),
-            Phase::Deciding { prepared, .. } => (Reason::Refused, self.unknown(prepared.decider)),
+            Phase::Preparing(preparing) => (FailureReason::Refused, self.unknown(preparing.decider)),
+            Phase::Deciding { prepared, .. } => (FailureReason::Refused, self.unknown(prepared.decider)),
             Phase::Holding { .. } => {
                 let text =
                     "the transaction took effect, but what it observed is not stable in the region yet";
-                (Reason::Refused, Error::new(ErrorCode::UnknownOutcome, text))
+                (FailureReason::Refused, Error::new(ErrorCode::UnknownOutcome, text))
             }
         };
         if error.code != ErrorCode::UnknownOutcome {
@@ -294,10 +294,10 @@ impl<S: Times> Coordinator<S> {
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
     }
 
-    fn unavailable(&self, partitions: BTreeSet<u16>) -> (Reason, Error) {
+    fn unavailable(&self, partitions: BTreeSet<u16>) -> (FailureReason, Error) {
         let silent: Vec<String> = partitions.iter().map(|partition| self.whereabouts(*partition)).collect();
         let text = format!("{} did not answer in time; nothing was done", silent.join(", "));
-        (Reason::Silent(partitions), Error::new(ErrorCode::Unavailable, text))
+        (FailureReason::Silent(partitions), Error::new(ErrorCode::Unavailable, text))
     }
 
     fn unknown(&self, decider: u16) -> Error {

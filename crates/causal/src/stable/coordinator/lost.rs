@@ -1,5 +1,5 @@
 //! Regions that are gone for good where transactions have parts in several regions (Corrections 36 and 44): see
-//! `partition::accord`, which tells a coordinator in the answers to `StartTx`.
+//! `partition::agreement`, which tells a coordinator in the answers to `StartTx`.
 //!
 //! At once nothing goes to the region any more. What only it could decide is in doubt, as when a partition loses its memory;
 //! everything else is asked of the next replica. When all survivors have given up what is above the cut, so does the cache:
@@ -8,8 +8,8 @@
 //! watches count as touched.
 
 use super::Coordinator;
-use super::apart::Reason;
-use super::running::{Phase, Running, Spreading};
+use super::rerun::FailureReason;
+use super::running::{Phase, Running, UnconfirmedDecision};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Times};
@@ -19,13 +19,13 @@ use types::{Error, ErrorCode, RegionId, RegionSet, Rng, SessionId, Timestamp, Tr
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(super) struct LostRegions {
     /// Each with the cut, once what is above has been given up here.
     regions: BTreeMap<RegionId, Option<Timestamp>>,
     /// Transactions in doubt that participants may still ask one another about.
     in_doubt: BTreeSet<u64>,
-    /// Sessions that are to be told what they lost.
-    pub(super) bereaved: BTreeMap<SessionId, Error>,
+    /// Sessions that lost writes; the coordinator reports it with their next request.
+    pub(super) losing_sessions: BTreeMap<SessionId, Error>,
 }
 
 impl<S: Times> Coordinator<S> {
@@ -64,8 +64,8 @@ impl<S: Times> Coordinator<S> {
         let is_there = |address| topology.locate(address).is_some_and(|(of, _)| of == region);
         self.homes.retain(|home| !is_there(*home));
         (self.home, self.unanswered) = (0, 0);
-        for spreading in self.spreading.values_mut() {
-            spreading.missing.retain(|_, participant| !is_there(*participant));
+        for unconfirmed in self.unconfirmed.values_mut() {
+            unconfirmed.missing.retain(|_, participant| !is_there(*participant));
         }
         let decided_there = |running: &Running<S>| match &running.phase {
             Phase::Preparing(prepared) => prepared.is_alone() && is_there(prepared.decider()),
@@ -74,7 +74,7 @@ impl<S: Times> Coordinator<S> {
         };
         let running = self.running.iter().filter(|(_, running)| decided_there(running));
         let in_doubt: Vec<u64> = running.map(|(number, _)| *number).collect();
-        let spread: Vec<u64> = self.spreading.keys().copied().collect();
+        let spread: Vec<u64> = self.unconfirmed.keys().copied().collect();
         spread.into_iter().for_each(|number| self.end_spreading(number, out));
         in_doubt.into_iter().for_each(|number| self.end_with_lost(now, number, region, out));
     }
@@ -136,10 +136,10 @@ impl<S: Times> Coordinator<S> {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fail_open(error.clone());
         }
-        self.losses.bereaved.insert(session, error);
+        self.losses.losing_sessions.insert(session, error);
     }
 
-    /// Sessions that depend on what was given up begin anew, and are told.
+    /// Sessions that depend on writes given up restart, and get an error.
     fn end_dependants(
         &mut self,
         now: Now,
@@ -161,7 +161,7 @@ impl<S: Times> Coordinator<S> {
         let reads: Vec<(u64, SessionId)> =
             reads.map(|(number, running)| (*number, running.session)).collect();
         // Each has a thread of its own.
-        let mut bereaved: BTreeSet<SessionId> = touched.iter().copied().flatten().collect();
+        let mut losing_sessions: BTreeSet<SessionId> = touched.iter().copied().flatten().collect();
         for key in &touched {
             let thread = self.threads.entry(*key).or_default();
             (thread.seen, thread.abandoned) = (S::default(), None);
@@ -173,16 +173,16 @@ impl<S: Times> Coordinator<S> {
                 matches!(running.phase, Phase::Backoff { .. }),
                 matches!(running.phase, Phase::Slices { .. }),
             );
-            if waits && bereaved.remove(&session) {
-                self.fail(now, number, Reason::Refused, error.clone(), out);
-            } else if !bereaved.contains(&session) {
+            if waits && losing_sessions.remove(&session) {
+                self.fail(now, number, FailureReason::Refused, error.clone(), out);
+            } else if !losing_sessions.contains(&session) {
                 running.seen = S::default();
                 if reads {
                     self.begin_again(now, number, Box::default(), random, out);
                 }
             }
         }
-        self.tell_bereaved(now, error, &touched, bereaved, random, out);
+        self.report_losses_to_sessions(now, error, &touched, losing_sessions, random, out);
     }
 
     /// It had committed, and was given up before the client was told.
@@ -213,8 +213,8 @@ impl<S: Times> Coordinator<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let ends = |spreading: &Spreading| spreading.regions.contains(region);
-        if self.spreading.values().any(ends) {
+        let ends = |unconfirmed: &UnconfirmedDecision| unconfirmed.regions.contains(region);
+        if self.unconfirmed.values().any(ends) {
             // Survivors may have ended it without an effect, and are about to say so.
             return;
         }
@@ -263,12 +263,12 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let mut touched = BTreeSet::new();
-        let mut bereaved = BTreeSet::new();
+        let mut losing_sessions = BTreeSet::new();
         for (key, thread) in &mut self.threads {
             let writers = thread.give_up(&is_given_up);
             if !writers.is_empty() {
                 touched.insert(*key);
-                bereaved.extend(writers);
+                losing_sessions.extend(writers);
             }
         }
         if !touched.is_empty() {
@@ -278,17 +278,17 @@ impl<S: Times> Coordinator<S> {
                 self.topology.name(region)
             );
             let error = Error::new(ErrorCode::Unavailable, text);
-            self.tell_bereaved(now, error, &touched, bereaved, random, out);
+            self.report_losses_to_sessions(now, error, &touched, losing_sessions, random, out);
         }
     }
 
     /// What was read of these threads' caches is not there any more.
-    fn tell_bereaved(
+    fn report_losses_to_sessions(
         &mut self,
         now: Now,
         error: Error,
         touched: &BTreeSet<Option<SessionId>>,
-        mut bereaved: BTreeSet<SessionId>,
+        mut losing_sessions: BTreeSet<SessionId>,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
@@ -310,11 +310,13 @@ impl<S: Times> Coordinator<S> {
             reading.map(|(number, running)| (*number, running.session)).collect();
         for (number, session) in reading {
             let is_open = self.sessions.get(&session).is_some_and(|state| state.failed.is_some());
-            match bereaved.remove(&session) || is_open {
-                true => self.fail(now, number, Reason::Refused, error.clone(), out),
+            match losing_sessions.remove(&session) || is_open {
+                true => self.fail(now, number, FailureReason::Refused, error.clone(), out),
                 false => self.begin_again(now, number, Box::default(), random, out),
             }
         }
-        self.losses.bereaved.extend(bereaved.into_iter().map(|session| (session, error.clone())));
+        self.losses
+            .losing_sessions
+            .extend(losing_sessions.into_iter().map(|session| (session, error.clone())));
     }
 }

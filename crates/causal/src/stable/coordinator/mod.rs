@@ -3,15 +3,14 @@
 //!
 //! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
 //! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
-//! answers and claims, `apart` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
+//! answers and claims, `rerun` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
 //! gone for good took part in, `optimistic` of sessions that know what they depend on, `pessimistic` of those whose region is cut off
 //! from that.
 //!
-//! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while clients ask
-//! for anything it subscribes to them at one partition. Requests of one session run one after another; sessions run
-//! beside one another.
+//! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while
+//! clients ask for anything it subscribes to them at one partition. Requests of one session run serially; sessions run
+//! concurrently.
 
-mod apart;
 mod ask;
 mod context;
 mod draw;
@@ -20,6 +19,7 @@ mod lost;
 mod optimistic;
 mod pessimistic;
 mod replies;
+mod rerun;
 mod routes;
 mod running;
 mod session;
@@ -27,18 +27,18 @@ mod slices;
 mod thread;
 mod votes;
 
-pub(crate) use ask::{Ask, Planned, What};
-pub(crate) use replies::{Replies, known_reply, whole_of};
+pub(crate) use ask::{Ask, KeyAction, PlannedStep};
+pub(crate) use replies::{Replies, keyspace_work_of, known_reply};
 pub(crate) use slices::work_of;
 
 use super::message::Message;
 use super::setup::{Options, Scope, Topology};
 use super::token::Token;
 use super::{Mutant, Node, Timer, Times};
-use lost::Losses;
+use lost::LostRegions;
 use protocol::{Claim, Input, Now, Outputs};
 use routes::Routes;
-use running::{Phase, Running, Spreading};
+use running::{Phase, Running, UnconfirmedDecision};
 use session::{Open, Session, Waiting, Watch};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -48,7 +48,7 @@ use types::{
     Timestamp, TransactionId,
 };
 
-/// How many ticks of a partition there are between two questions for the stable times. Who subscribes is told of them sooner.
+/// How many ticks of a partition there are between two questions for the stable times. Subscribers get them sooner.
 const TICKS: u32 = 4;
 /// After how many unanswered questions for the stable times another partition is asked.
 const PATIENCE: u32 = 5;
@@ -69,13 +69,13 @@ pub struct Coordinator<S: Times> {
     next: u64,
     /// The numbers of transactions that have not ended everywhere.
     unsettled: BTreeSet<u64>,
-    /// By replica what it was told of them last.
+    /// By replica the stable times that it was sent last.
     settled: BTreeMap<Address, u64>,
     /// The newest stable times that it knows.
     stable: S,
     /// The log of this process refuses records.
     is_refusing: bool,
-    /// Who may be asked for the stable times, in turn.
+    /// The partitions that serve the stable times, in turn.
     homes: Vec<Address>,
     /// Who of them is asked.
     home: usize,
@@ -85,7 +85,7 @@ pub struct Coordinator<S: Times> {
     last_request: Instant,
     /// When a snapshot was last made of what partitions had received.
     last_joint: Option<Instant>,
-    /// What the partitions of the region have received, where snapshots show that, and when they told it last.
+    /// What the partitions of the region have received, where snapshots show that, and the time of their last report.
     received: BTreeMap<u16, (S, Instant)>,
     /// The regions from which partitions are declared cut off, with what these had received of them then.
     declared: BTreeMap<(u16, RegionId), Timestamp>,
@@ -98,9 +98,9 @@ pub struct Coordinator<S: Times> {
     /// The region was evicted: nothing is served any more (Corrections 36).
     is_evicted: bool,
     /// Other regions that are gone for good.
-    losses: Losses,
+    losses: LostRegions,
     running: BTreeMap<u64, Running<S>>,
-    spreading: BTreeMap<u64, Spreading>,
+    unconfirmed: BTreeMap<u64, UnconfirmedDecision>,
     /// The newest life of each partition that was heard.
     lives: BTreeMap<Address, Incarnation>,
     /// Sessions whose transaction has ended in this step and that may go on.
@@ -152,9 +152,9 @@ impl<S: Times> Coordinator<S> {
             private: BTreeSet::new(),
             sessions: BTreeMap::new(),
             is_evicted: false,
-            losses: Losses::default(),
+            losses: LostRegions::default(),
             running: BTreeMap::new(),
-            spreading: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             lives: BTreeMap::new(),
             free: VecDeque::new(),
             claims: Vec::new(),
@@ -162,7 +162,7 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    /// One like this that nobody has asked for anything.
+    /// A coordinator like this one without requests.
     pub(in crate::stable) fn fresh(&self) -> Self {
         Coordinator::new(self.topology.clone(), self.region, self.process, self.incarnation, self.options)
     }
@@ -479,7 +479,7 @@ impl<S: Times> Coordinator<S> {
         settled
     }
 
-    /// False if others were asked to commit it: another attempt has another number.
+    /// False if it was sent to other participants: another attempt has another number.
     fn may_concern(&self, number: u64, replica: Address) -> bool {
         match self.running.get(&number).map(|running| &running.phase) {
             Some(Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }) => {
@@ -508,7 +508,7 @@ impl<S: Times> Coordinator<S> {
                 state.fail_open(error);
                 continue;
             }
-            if let Some(error) = self.losses.bereaved.remove(&session)
+            if let Some(error) = self.losses.losing_sessions.remove(&session)
                 && !matches!(ask, Ask::Close)
             {
                 out.reply(id).error(&error);
@@ -652,9 +652,9 @@ impl<S: Times> Coordinator<S> {
                 } else if ready {
                     "an earlier transaction of this session is not resolved yet; nothing was done"
                 } else if S::UNIVERSAL {
-                    "no stable snapshot is known yet, for which all regions must have been heard; nothing was done"
+                    "no stable snapshot is known yet: it takes reports of all regions; nothing was done"
                 } else {
-                    "no partition of this region has told a stable snapshot yet; nothing was done"
+                    "no partition of this region has reported a stable snapshot yet; nothing was done"
                 };
                 let error = Error::new(ErrorCode::Unavailable, text);
                 out.reply(waiting.id).error(&error);

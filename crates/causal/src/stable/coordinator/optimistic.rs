@@ -1,11 +1,11 @@
 //! Sessions that know what they depend on (POCC, Algorithm 1), and the snapshots made of that and of what partitions have
 //! received (Algorithm 2, lines 14 to 19).
 //!
-//! One partition by itself is asked for the freshest state that shows what the session depends on. Several are asked for one
-//! snapshot, which is what all of them had received when they told it last, and what the session depends on: it waits for that
-//! only, never because one partition is ahead of another one.
+//! A single partition returns the freshest state that shows what the session depends on. Several partitions read one
+//! snapshot: what all of them had received by their latest reports, joined with what the session depends on. A read
+//! waits only for the latter, never because one partition is ahead of another one.
 
-use super::ask::{Planned, What};
+use super::ask::{KeyAction, PlannedStep};
 use super::running::{Kind, Running};
 use super::session::Watch;
 use super::{Coordinator, millis};
@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 use types::{RequestId, SessionId, Timestamp};
 
 impl<S: Times> Coordinator<S> {
-    /// What a session depends on. All that is stable in every region may be said to be a part of it, as nobody lacks it.
+    /// What a session depends on. Everything that is stable in every region may count as a part of it, as no region
+    /// lacks it.
     fn dependencies(&mut self, session: SessionId) -> S {
         let stable = self.stable;
         self.thread(session).seen.newest(stable)
@@ -51,7 +52,7 @@ impl<S: Times> Coordinator<S> {
         snapshot.begin(self.region, clock.max(highest))
     }
 
-    /// The snapshot of a transaction of which nobody knows yet what it will ask for.
+    /// The snapshot of an interactive transaction, whose reads are not known yet.
     pub(super) fn open_snapshot(&mut self, now: Now, session: SessionId) -> S {
         self.promote_if_shown(session);
         let snapshot = self.freshest_of(now, session, &BTreeSet::new());
@@ -73,8 +74,8 @@ impl<S: Times> Coordinator<S> {
         let mut exists = Vec::new();
         Operation::Key(key::Operation::Exists).encode(&mut exists);
         let reads = |(key, partition): (Box<[u8]>, u16)| {
-            let what = What::Read { operation: exists.as_slice().into(), blind: false };
-            Planned::Key { key: (*key).into(), partition, what }
+            let what = KeyAction::Read { operation: exists.as_slice().into(), blind: false };
+            PlannedStep::Key { key: (*key).into(), partition, what }
         };
         let steps = keys.into_iter().map(reads).collect();
         let mut running = Running::new(session, id, Kind::Watch, steps);
@@ -88,7 +89,7 @@ impl<S: Times> Coordinator<S> {
         let at_millis = millis(now, self.thread(running.session).highest);
         let watches = &mut self.sessions.entry(running.session).or_default().watches;
         for step in &running.steps {
-            let Planned::Key { key, partition, .. } = step else { continue };
+            let PlannedStep::Key { key, partition, .. } = step else { continue };
             let watch = Watch { partition: *partition, since, at_millis, own: Vec::new(), deadline };
             watches.entry((**key).into()).or_insert(watch);
         }
@@ -103,7 +104,7 @@ impl<S: Times> Coordinator<S> {
         if self.is_fresh(running) {
             return seen;
         }
-        let writes_blindly = |step: &Planned| step.is_write() && !step.is_observing();
+        let writes_blindly = |step: &PlannedStep| step.is_write() && !step.is_observing();
         if running.watches.is_empty() && running.steps.iter().all(writes_blindly) {
             return self.begun(now, session, seen);
         }
@@ -119,7 +120,7 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn snapshot_to_write(&mut self, now: Now, running: &Running<S>) -> S {
         let depends_on_all = matches!(running.kind, Kind::Commit(_))
             || !running.watches.is_empty()
-            || running.steps.iter().any(Planned::is_observing);
+            || running.steps.iter().any(PlannedStep::is_observing);
         let reads = running.steps.iter().any(|step| !step.is_write());
         match (depends_on_all, reads) {
             (true, _) => running.snapshot.newest(running.seen),
@@ -146,15 +147,15 @@ impl<S: Times> Coordinator<S> {
             && !self.is_pessimistic(running.session)
             && matches!(running.kind, Kind::OneShot)
             && running.watches.is_empty()
-            && !running.steps.iter().any(Planned::is_observing)
+            && !running.steps.iter().any(PlannedStep::is_observing)
             && partitions_of(&running.steps).is_some_and(|partitions| partitions.len() == 1)
     }
 }
 
 /// The partitions that have the keys of these steps; `None` if some are on the whole keyspace.
-pub(super) fn partitions_of<'s>(steps: impl IntoIterator<Item = &'s Planned>) -> Option<BTreeSet<u16>> {
-    let place = |step: &Planned| match step {
-        Planned::Key { partition, .. } => Some(*partition),
+pub(super) fn partitions_of<'s>(steps: impl IntoIterator<Item = &'s PlannedStep>) -> Option<BTreeSet<u16>> {
+    let place = |step: &PlannedStep| match step {
+        PlannedStep::Key { partition, .. } => Some(*partition),
         _ => None,
     };
     steps.into_iter().map(place).collect()

@@ -13,9 +13,9 @@
 //! as it does for snapshots of several partitions, so there is no protocol for that.
 
 use super::Coordinator;
-use super::apart::Reason;
-use super::ask::Planned;
+use super::ask::PlannedStep;
 use super::optimistic::partitions_of;
+use super::rerun::FailureReason;
 use super::running::{Kind, Phase, Running};
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
@@ -71,8 +71,8 @@ impl<S: Times> Coordinator<S> {
         if !S::OPTIMISTIC || !matches!(running.phase, Phase::Slices { .. } | Phase::Backoff { .. }) {
             return missing;
         }
-        // What is only written blindly waits for nobody.
-        let observed = |step: &&Planned| !step.is_write() || step.is_observing();
+        // Blind writes wait for nothing.
+        let observed = |step: &&PlannedStep| !step.is_write() || step.is_observing();
         let partitions = match &running.kind {
             Kind::OneShot if running.watches.is_empty() => {
                 partitions_of(running.steps.iter().filter(observed))
@@ -108,8 +108,8 @@ impl<S: Times> Coordinator<S> {
         (has_waited && !missing.is_empty()) || missing.iter().any(is_declared)
     }
 
-    /// Ends a transaction that waits for a region that is cut off: nothing happened. Its session goes on without what it had
-    /// seen, and is told so.
+    /// Ends a transaction that waits for a region that is cut off: nothing happened. The session loses its dependencies
+    /// and gets an error.
     pub(super) fn degrade(
         &mut self,
         now: Now,
@@ -125,7 +125,7 @@ impl<S: Times> Coordinator<S> {
         let thread = self.thread(session);
         (thread.seen, thread.abandoned) = (stable, Some(abandoned));
         self.degraded += 1;
-        self.fail(now, number, Reason::Degraded, self.degradation(missing), out);
+        self.fail(now, number, FailureReason::Degraded, self.degradation(missing), out);
     }
 
     fn degradation(&self, missing: &Missing) -> Error {

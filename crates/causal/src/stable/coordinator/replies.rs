@@ -1,7 +1,7 @@
 //! What the steps of a request are answered, put together from what partitions tell.
 
-use super::ask::{Planned, What};
-use crate::stable::message::{Answer, Whole};
+use super::ask::{KeyAction, PlannedStep};
+use crate::stable::message::{Answer, KeyspaceWork};
 use protocol::Losses;
 use std::collections::BTreeMap;
 use types::{Reply, ReplyBuf, ReplySink};
@@ -12,7 +12,7 @@ const CURSOR_BITS: u32 = 48;
 /// The replies of a request's steps, as far as partitions have answered.
 pub(crate) struct Replies<'r> {
     /// The steps.
-    pub(crate) steps: &'r [Planned],
+    pub(crate) steps: &'r [PlannedStep],
     /// One for each step.
     pub(crate) replies: &'r mut [ReplyBuf],
     /// Sums of counts and cursors of scans, by step.
@@ -20,46 +20,55 @@ pub(crate) struct Replies<'r> {
 }
 
 /// The reply to a step that depends on no state.
-pub(crate) fn known_reply(step: &Planned) -> ReplyBuf {
+pub(crate) fn known_reply(step: &PlannedStep) -> ReplyBuf {
     let mut reply = ReplyBuf::new();
     match step {
-        Planned::Key { what: What::Write { reply, .. }, .. } => return reply.clone(),
-        Planned::Flush => reply.simple("OK"),
+        PlannedStep::Key { what: KeyAction::Write { reply, .. }, .. } => return reply.clone(),
+        PlannedStep::Flush => reply.simple("OK"),
         _ => {}
     }
     reply
 }
 
-/// What is asked of partitions as a whole, by partition.
-pub(crate) fn whole_of(steps: &[Planned], partitions: u16) -> BTreeMap<u16, Vec<Whole>> {
+/// Work on all keys of partitions, by partition.
+pub(crate) fn keyspace_work_of(steps: &[PlannedStep], partitions: u16) -> BTreeMap<u16, Vec<KeyspaceWork>> {
     let place =
         |cursor: u64| ((cursor >> CURSOR_BITS) as u16 % partitions, cursor & ((1 << CURSOR_BITS) - 1));
-    let mut whole: BTreeMap<u16, Vec<Whole>> = BTreeMap::new();
+    let mut keyspace_work: BTreeMap<u16, Vec<KeyspaceWork>> = BTreeMap::new();
     for (step, planned) in (0u32..).zip(steps) {
         let of_all = match planned {
-            Planned::Count => Whole::Count { step },
-            Planned::Keys => Whole::Scan { step, cursor: 0, count: u32::MAX },
-            Planned::Random => Whole::Draw { step },
-            Planned::Scan { cursor, count } => {
+            PlannedStep::Count => KeyspaceWork::Count { step },
+            PlannedStep::Keys => KeyspaceWork::Scan { step, cursor: 0, count: u32::MAX },
+            PlannedStep::Random => KeyspaceWork::Draw { step },
+            PlannedStep::Scan { cursor, count } => {
                 let (partition, cursor) = place(*cursor);
-                whole.entry(partition).or_default().push(Whole::Scan { step, cursor, count: *count });
+                keyspace_work.entry(partition).or_default().push(KeyspaceWork::Scan {
+                    step,
+                    cursor,
+                    count: *count,
+                });
                 continue;
             }
-            Planned::Losses(Losses::Count { cursor }) => {
+            PlannedStep::Losses(Losses::Count { cursor }) => {
                 let (partition, cursor) = place(*cursor);
-                whole.entry(partition).or_default().push(Whole::CountLosses { step, cursor });
+                keyspace_work.entry(partition).or_default().push(KeyspaceWork::CountLosses { step, cursor });
                 continue;
             }
-            Planned::Losses(Losses::List { cursor, count }) => {
+            PlannedStep::Losses(Losses::List { cursor, count }) => {
                 let (partition, cursor) = place(*cursor);
-                whole.entry(partition).or_default().push(Whole::Losses { step, cursor, count: *count });
+                keyspace_work.entry(partition).or_default().push(KeyspaceWork::Losses {
+                    step,
+                    cursor,
+                    count: *count,
+                });
                 continue;
             }
-            Planned::Key { .. } | Planned::Flush => continue,
+            PlannedStep::Key { .. } | PlannedStep::Flush => continue,
         };
-        (0..partitions).for_each(|partition| whole.entry(partition).or_default().push(of_all.clone()));
+        (0..partitions)
+            .for_each(|partition| keyspace_work.entry(partition).or_default().push(of_all.clone()));
     }
-    whole
+    keyspace_work
 }
 
 impl Replies<'_> {
@@ -68,22 +77,22 @@ impl Replies<'_> {
         let step = answer.step;
         let Some(planned) = self.steps.get(step as usize) else { return };
         match planned {
-            Planned::Count => {
+            PlannedStep::Count => {
                 if let Some(Reply::Integer(count)) = answer.reply.first() {
                     *self.numbers.entry(step).or_default() += count as u64;
                 }
             }
-            Planned::Keys => {
+            PlannedStep::Keys => {
                 *self.numbers.entry(step).or_default() += answer.reply.elements().count() as u64;
                 answer.reply.replay(&mut self.replies[step as usize]);
             }
-            Planned::Random => self.take_drawn(step, &answer.reply),
-            Planned::Scan { .. } | Planned::Losses(_) => {
+            PlannedStep::Random => self.take_drawn(step, &answer.reply),
+            PlannedStep::Scan { .. } | PlannedStep::Losses(_) => {
                 self.numbers.insert(step, u64::from(partition) << CURSOR_BITS | answer.cursor);
                 self.replies[step as usize] = answer.reply;
             }
-            Planned::Key { .. } => self.replies[step as usize] = answer.reply,
-            Planned::Flush => {}
+            PlannedStep::Key { .. } => self.replies[step as usize] = answer.reply,
+            PlannedStep::Flush => {}
         }
     }
 
@@ -112,7 +121,7 @@ impl Replies<'_> {
             let reply = &mut self.replies[step as usize];
             let mut finished = ReplyBuf::new();
             match &self.steps[step as usize] {
-                Planned::Scan { .. } | Planned::Losses(_) => {
+                PlannedStep::Scan { .. } | PlannedStep::Losses(_) => {
                     let (partition, inner) = (number >> CURSOR_BITS, number & ((1 << CURSOR_BITS) - 1));
                     let next = match inner {
                         0 if partition + 1 >= u64::from(partitions) => 0,
@@ -124,12 +133,12 @@ impl Replies<'_> {
                     finished.array(reply.elements().count());
                     reply.replay(&mut finished);
                 }
-                Planned::Keys => {
+                PlannedStep::Keys => {
                     finished.array(number as usize);
                     reply.replay(&mut finished);
                 }
-                Planned::Random if reply.first().is_none() => finished.null(),
-                Planned::Random => reply.replay(&mut finished),
+                PlannedStep::Random if reply.first().is_none() => finished.null(),
+                PlannedStep::Random => reply.replay(&mut finished),
                 _ => finished.integer(number as i64),
             }
             *reply = finished;

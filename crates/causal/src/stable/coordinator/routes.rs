@@ -1,8 +1,8 @@
 //! Where a coordinator finds the partitions: the replica that a region holds itself, else the nearest of the others,
 //! and the next one while that is silent (PaRiS, section 5.3.3, and Algorithm 9, lines 11 and 22).
 //!
-//! Near is who answers soon. Each process with replicas of a partition that has several is asked for the stable times
-//! now and then, whatever else it is asked; who is silent for longer than `suspect_after` counts as down until it
+//! Near is who answers soon. The coordinator asks each process with replicas of a partition that has several for the
+//! stable times now and then, as a heartbeat. A process silent for longer than `suspect_after` counts as down until it
 //! answers again. What is chosen for a partition stays chosen until it is silent, the own region's replica is back, or
 //! another one is much nearer: what observes and writes is exclusive among those that go to one replica.
 //!
@@ -45,9 +45,9 @@ type Suspect = (ProcessId, Option<Slot>);
 /// A process with replicas, or a group of copies.
 #[derive(Debug)]
 struct Process {
-    /// One of its replicas, to be asked.
+    /// One of its replicas, for requests.
     replica: Address,
-    /// Since when it has been asked in vain.
+    /// Since when its requests are unanswered.
     asked: Option<Instant>,
     /// True if it was asked once only since then: the answer tells how long the way is.
     once: bool,
@@ -88,7 +88,7 @@ impl Routes {
         self.processes.get(&suspect(replica, self.copied))
     }
 
-    /// True while others are asked in place of this replica.
+    /// True while requests go to other replicas in place of this one.
     pub(super) fn is_silent(&self, replica: Address) -> bool {
         self.lost.contains(&replica) || self.process(replica).is_some_and(|process| process.is_silent)
     }

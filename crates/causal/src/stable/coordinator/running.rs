@@ -1,10 +1,10 @@
 //! A transaction under way.
 
-use super::ask::Planned;
+use super::ask::PlannedStep;
 use super::session::{Open, Watch};
 use crate::stable::Times;
 use crate::stable::commit::Votes;
-use crate::stable::message::{Gained, KeyEffects, Message};
+use crate::stable::message::{EvaluationResults, KeyEffects, Message};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{
     Address, Incarnation, Instant, RegionSet, ReplyBuf, RequestId, SessionId, Timestamp, TransactionId,
@@ -30,7 +30,7 @@ pub(super) struct Running<S: Times> {
     /// What it observed of its thread's transactions beyond that, if claims are wanted.
     pub(super) beyond: Vec<TransactionId>,
     pub(super) now_millis: u64,
-    pub(super) steps: Vec<Planned>,
+    pub(super) steps: Vec<PlannedStep>,
     pub(super) watches: BTreeMap<Box<[u8]>, Watch<S>>,
     /// One for each step.
     pub(super) replies: Vec<ReplyBuf>,
@@ -40,7 +40,7 @@ pub(super) struct Running<S: Times> {
     pub(super) chosen: BTreeMap<u32, Vec<Box<[u8]>>>,
     /// How often it had to begin again.
     pub(super) attempts: u32,
-    /// The regions of those who are asked to commit it, where they may be in several.
+    /// The regions of its participants, where they may be in several.
     pub(super) regions: RegionSet,
     pub(super) phase: Phase<S>,
 }
@@ -110,14 +110,14 @@ pub(super) struct Preparing<S: Times> {
     pub(super) votes: Votes<u16>,
     /// By partition, ascending.
     pub(super) messages: Vec<(u16, Message<S>)>,
-    /// Each partition's replica that was asked: the decision goes to the same (Corrections 30).
+    /// The chosen replica of each partition: the decision goes to the same one (Corrections 30).
     pub(super) participants: BTreeMap<u16, Address>,
     pub(super) decider: u16,
-    /// The decider's life that was known when it was asked.
+    /// The decider's life that was known when the coordinator asked.
     pub(super) life: Option<Incarnation>,
-    /// Keys and effects that the coordinator chose, in order; evaluated ones are added from `gained`.
+    /// Keys and effects that the coordinator chose, in order; evaluated ones are added from `results`.
     pub(super) effects: Vec<KeyEffects>,
-    pub(super) gained: Gained,
+    pub(super) results: EvaluationResults,
 }
 
 impl<S: Times> Preparing<S> {
@@ -133,19 +133,19 @@ impl<S: Times> Preparing<S> {
 
     /// Everything that the transaction commits. What a participant said about a key stands.
     pub(super) fn all_effects(&self) -> Vec<KeyEffects> {
-        let told: BTreeSet<&[u8]> = self.gained.effects.iter().map(|of_key| &*of_key.key).collect();
+        let told: BTreeSet<&[u8]> = self.results.effects.iter().map(|of_key| &*of_key.key).collect();
         let mine = self.effects.iter().filter(|of_key| !told.contains(&*of_key.key));
-        let flushed = self.gained.answers.iter().flat_map(|answer| &answer.flushed);
+        let flushed = self.results.answers.iter().flat_map(|answer| &answer.flushed);
         let deleted =
             flushed.map(|key| KeyEffects { key: key.clone(), effects: vec![super::ask::deletion()] });
-        let all = mine.chain(&self.gained.effects).cloned().chain(deleted);
+        let all = mine.chain(&self.results.effects).cloned().chain(deleted);
         all.filter(|of_key| !of_key.effects.is_empty()).collect()
     }
 }
 
 /// A decision that some participants have not confirmed.
 #[derive(Debug)]
-pub(super) struct Spreading {
+pub(super) struct UnconfirmedDecision {
     pub(super) at: Timestamp,
     /// As [`Running::regions`].
     pub(super) regions: RegionSet,

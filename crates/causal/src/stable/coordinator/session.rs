@@ -80,7 +80,7 @@ impl<S: Times> Done<S> {
     }
 }
 
-/// A watched key: any change that `since` does not show touches it, the session's own earlier ones apart.
+/// A watched key: any change that `since` does not show touches it, except the session's own earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Watch<S> {
     pub(super) partition: u16,
@@ -96,14 +96,14 @@ impl<S: Times> Session<S> {
     /// their requests.
     pub(super) fn join_riders(&mut self, first: &mut Ask, at_primaries: bool, most: usize) -> Vec<RequestId> {
         let mut riders = Vec::new();
-        let Some(mut company) = first.company(at_primaries) else { return riders };
+        let Some(mut batching) = first.batching(at_primaries) else { return riders };
         let Ask::Steps { steps, .. } = first else { return riders };
         while steps.len() < most
             && let Some(next) = self.queue.front().filter(|next| !next.alone)
-            && let Some(joined) = next.ask.company(at_primaries).and_then(|other| company.join(other))
+            && let Some(joined) = next.ask.batching(at_primaries).and_then(|other| batching.join(other))
             && let Some(Waiting { id, ask: Ask::Steps { steps: more, .. }, .. }) = self.queue.pop_front()
         {
-            company = joined;
+            batching = joined;
             steps.extend(more);
             riders.push(id);
         }
@@ -117,7 +117,7 @@ impl<S: Times> Session<S> {
         }
     }
 
-    /// True when nothing is kept for it.
+    /// True when no state is left of it.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && self.running.is_none()

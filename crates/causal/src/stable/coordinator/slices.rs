@@ -1,10 +1,10 @@
 //! Reads: what a transaction asks of partitions on its snapshot (Wren, Algorithm 4, lines 8 to 20, and Algorithm 5,
 //! lines 7 to 16; Corrections 37 and 72).
 
-use super::apart::Reason;
-use super::ask::{Planned, What, deletion};
+use super::ask::{KeyAction, PlannedStep, deletion};
 use super::draw;
-use super::replies::{Replies, known_reply, whole_of};
+use super::replies::{Replies, keyspace_work_of, known_reply};
+use super::rerun::FailureReason;
 use super::running::{Kind, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
@@ -63,31 +63,35 @@ impl<S: Times> Gathering<S> {
 }
 
 /// The work of all steps on keys. A flush deletes, in its place, every key that the transaction mentions.
-pub(crate) fn work_of<S: Times>(steps: &[Planned]) -> Parts<S> {
+pub(crate) fn work_of<S: Times>(steps: &[PlannedStep]) -> Parts<S> {
     let mut gathering = Gathering::of(Parts::new());
-    if steps.iter().any(|step| matches!(step, Planned::Flush)) {
+    if steps.iter().any(|step| matches!(step, PlannedStep::Flush)) {
         for step in steps {
-            if let Planned::Key { key, partition, .. } = step {
+            if let PlannedStep::Key { key, partition, .. } = step {
                 gathering.part(*partition, key);
             }
         }
     }
     for (number, step) in (0u32..).zip(steps) {
         match step {
-            Planned::Key { key, partition, what } => {
+            PlannedStep::Key { key, partition, what } => {
                 let work = match what {
-                    What::Read { operation, blind } | What::Observing { operation, blind } => {
+                    KeyAction::Read { operation, blind } | KeyAction::Observing { operation, blind } => {
                         Work::Evaluate { step: number, operation: operation.clone(), blind: *blind }
                     }
-                    What::Write { effect, .. } => Work::Effect { effect: effect.clone() },
+                    KeyAction::Write { effect, .. } => Work::Effect { effect: effect.clone() },
                 };
                 gathering.part(*partition, key).work.push(work);
             }
-            Planned::Flush => {
+            PlannedStep::Flush => {
                 let all = gathering.parts.values_mut().flatten();
                 all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
             }
-            Planned::Count | Planned::Keys | Planned::Random | Planned::Scan { .. } | Planned::Losses(_) => {}
+            PlannedStep::Count
+            | PlannedStep::Keys
+            | PlannedStep::Random
+            | PlannedStep::Scan { .. }
+            | PlannedStep::Losses(_) => {}
         }
     }
     gathering.parts
@@ -102,7 +106,12 @@ impl<S: Times> Running<S> {
     }
 
     /// A transaction that has not begun.
-    pub(super) fn new(session: SessionId, request: RequestId, kind: Kind<S>, steps: Vec<Planned>) -> Self {
+    pub(super) fn new(
+        session: SessionId,
+        request: RequestId,
+        kind: Kind<S>,
+        steps: Vec<PlannedStep>,
+    ) -> Self {
         let replies = steps.iter().map(known_reply).collect();
         Running {
             session,
@@ -135,11 +144,11 @@ impl<S: Times> Coordinator<S> {
         session: SessionId,
         id: RequestId,
         riders: Vec<RequestId>,
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         watched: bool,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let of_losses = |step: &Planned| matches!(step, Planned::Losses(_));
+        let of_losses = |step: &PlannedStep| matches!(step, PlannedStep::Losses(_));
         if (!S::MERGES || self.options.conflict_bytes == 0) && steps.iter().any(of_losses) {
             return out.reply(id).error(&Losses::none());
         }
@@ -221,7 +230,7 @@ impl<S: Times> Coordinator<S> {
     ) {
         self.running.insert(number, running);
         let text = format!("{} cannot be reached; nothing was done", self.whereabouts(silent));
-        let reason = Reason::Silent([silent].into());
+        let reason = FailureReason::Silent([silent].into());
         self.fail(now, number, reason, Error::new(ErrorCode::Unavailable, text), out);
     }
 
@@ -242,13 +251,13 @@ impl<S: Times> Coordinator<S> {
         awaited.values().all(|replica| !self.routes.is_silent(*replica))
     }
 
-    /// What is asked of each partition. In one region, a transaction with an observing write reads its keys at the
+    /// The request to each partition. In one region, a transaction with an observing write reads its keys at the
     /// primaries, when it prepares: one snapshot could not show what they observe. Where parts may be in several
     /// regions, the newest states there would not belong together: it reads its snapshot, and has that validated.
     fn questions(&self, number: u64, running: &Running<S>) -> Vec<(u16, Message<S>)> {
         let at_primaries = S::OBSERVES
             && matches!(running.kind, Kind::OneShot)
-            && running.steps.iter().any(Planned::is_observing);
+            && running.steps.iter().any(PlannedStep::is_observing);
         let mut parts = if at_primaries { Parts::new() } else { work_of(&running.steps) };
         if running.draws() {
             let mut gathering = Gathering::of(parts);
@@ -264,15 +273,16 @@ impl<S: Times> Coordinator<S> {
                 (part.cached, part.overlay) = self.overlay(running, &part.key);
             });
         }
-        let mut whole = whole_of(&running.steps, self.topology.partitions());
+        let mut keyspace_work = keyspace_work_of(&running.steps, self.topology.partitions());
         let mut questions = Vec::new();
         for partition in 0..self.topology.partitions() {
             let parts = parts.remove(&partition).unwrap_or_default();
-            let whole = whole.remove(&partition).unwrap_or_default();
-            if !parts.is_empty() || !whole.is_empty() {
+            let keyspace_work = keyspace_work.remove(&partition).unwrap_or_default();
+            if !parts.is_empty() || !keyspace_work.is_empty() {
                 let (id, snapshot, now_millis) = (self.id(number), running.snapshot, running.now_millis);
                 let fresh = self.is_fresh(running);
-                let message = Message::SliceReq { id, round: 0, snapshot, fresh, now_millis, parts, whole };
+                let message =
+                    Message::SliceReq { id, round: 0, snapshot, fresh, now_millis, parts, keyspace_work };
                 questions.push((partition, message));
             }
         }
@@ -331,9 +341,9 @@ impl<S: Times> Coordinator<S> {
             Outcome::TooOld => {
                 let text = "the transaction's snapshot is no longer kept; begin it again";
                 let error = Error::new(ErrorCode::SnapshotTooOld, text);
-                self.fail(now, number, Reason::Refused, error, out);
+                self.fail(now, number, FailureReason::Refused, error, out);
             }
-            Outcome::Refused { error } => self.fail(now, number, Reason::Refused, error, out),
+            Outcome::Refused { error } => self.fail(now, number, FailureReason::Refused, error, out),
         }
     }
 
@@ -351,7 +361,9 @@ impl<S: Times> Coordinator<S> {
             running.doubt_draws();
         }
         match running.kind {
-            Kind::OneShot if running.steps.iter().any(Planned::is_write) || !running.watches.is_empty() => {
+            Kind::OneShot
+                if running.steps.iter().any(PlannedStep::is_write) || !running.watches.is_empty() =>
+            {
                 self.prepare(now, number, running, out);
             }
             Kind::Operate => {
@@ -378,17 +390,17 @@ impl<S: Times> Coordinator<S> {
         now: Now,
         session: SessionId,
         id: RequestId,
-        steps: Vec<Planned>,
+        steps: Vec<PlannedStep>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(open) = self.sessions.get(&session).and_then(|state| state.open.as_ref()) else {
             return out.reply(id).error(&self.missing(session));
         };
         let refusal = steps.iter().find_map(|step| match step {
-            Planned::Key { .. } if open.read_only && step.is_write() => {
+            PlannedStep::Key { .. } if open.read_only && step.is_write() => {
                 Some("the transaction was begun READONLY; writes are refused")
             }
-            Planned::Key { .. } | Planned::Random => None,
+            PlannedStep::Key { .. } | PlannedStep::Random => None,
             _ => Some(
                 "commands on the whole keyspace cannot be part of an interactive transaction; run them outside of it",
             ),
@@ -405,7 +417,7 @@ impl<S: Times> Coordinator<S> {
 
 impl<S: Times> Running<S> {
     pub(super) fn take_answer(&mut self, partition: u16, mut answer: Answer) {
-        if let Some(Planned::Key { .. }) = self.steps.get(answer.step as usize) {
+        if let Some(PlannedStep::Key { .. }) = self.steps.get(answer.step as usize) {
             self.chosen.insert(answer.step, std::mem::take(&mut answer.effects));
         }
         self.told().take(partition, answer);
@@ -420,19 +432,19 @@ impl<S: Times> Running<S> {
         let mut gathering = Gathering::of(Parts::new());
         for (number, step) in (0u32..).zip(&self.steps) {
             match step {
-                Planned::Key { key, partition, what } => {
+                PlannedStep::Key { key, partition, what } => {
                     let chosen = || self.chosen.get(&number).cloned().unwrap_or_default();
                     gathering.part(*partition, key).work.extend(what.chosen(chosen));
                 }
-                Planned::Flush => {
+                PlannedStep::Flush => {
                     let all = gathering.parts.values_mut().flatten();
                     all.for_each(|part| part.work.push(Work::Effect { effect: deletion() }));
                 }
-                Planned::Count
-                | Planned::Keys
-                | Planned::Random
-                | Planned::Scan { .. }
-                | Planned::Losses(_) => {}
+                PlannedStep::Count
+                | PlannedStep::Keys
+                | PlannedStep::Random
+                | PlannedStep::Scan { .. }
+                | PlannedStep::Losses(_) => {}
             }
         }
         let mut parts = gathering.parts;
@@ -446,7 +458,7 @@ impl<S: Times> Running<S> {
     /// Adds the writes of these steps to the interactive transaction, in order.
     fn add_writes(&mut self, open: &mut Open<S>) {
         for (number, step) in (0u32..).zip(&self.steps) {
-            let Planned::Key { key, partition, what } = step else { continue };
+            let PlannedStep::Key { key, partition, what } = step else { continue };
             let chosen = self.chosen.remove(&number).unwrap_or_default();
             let Some(work) = what.chosen(|| chosen) else { continue };
             open.done.push(Done { key: key.clone(), partition: *partition, work });
@@ -454,13 +466,13 @@ impl<S: Times> Running<S> {
     }
 }
 
-impl What {
+impl KeyAction {
     /// What a step that was evaluated on a snapshot does to its key; `None` if it only read.
     fn chosen<S>(&self, effects: impl FnOnce() -> Vec<Box<[u8]>>) -> Option<Work<S>> {
         match self {
-            What::Read { .. } => None,
-            What::Write { effect, .. } => Some(Work::Effect { effect: effect.clone() }),
-            What::Observing { operation, .. } => {
+            KeyAction::Read { .. } => None,
+            KeyAction::Write { effect, .. } => Some(Work::Effect { effect: effect.clone() }),
+            KeyAction::Observing { operation, .. } => {
                 Some(Work::Observed { operation: operation.clone(), effects: effects() })
             }
         }

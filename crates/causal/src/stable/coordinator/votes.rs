@@ -1,17 +1,17 @@
 //! The two-phase commit (Wren, Algorithm 5, lines 17 to 28; Corrections 23, 34, 70 and 73).
 //!
-//! Only participants vote whose keys are written, observed or watched. With one participant its vote is the
-//! decision. With several, the first written one is the decider: when all have proposed, it is told the commit
-//! timestamp; when it has logged that, the client is answered and the others are told, again and again until all
-//! have confirmed.
+//! Only participants vote whose keys are written, observed or watched. With one participant its vote is the decision.
+//! With several participants, the first written one is the decider. When all have proposed, the coordinator sends it
+//! the commit timestamp; when the decider has logged that, the coordinator answers the client and tells the others, and
+//! retries until all have confirmed.
 
-use super::apart::Reason;
-use super::ask::Planned;
-use super::running::{Kind, Phase, Preparing, Running, Spreading};
+use super::ask::PlannedStep;
+use super::rerun::FailureReason;
+use super::running::{Kind, Phase, Preparing, Running, UnconfirmedDecision};
 use super::slices::{Gathering, Parts, work_of};
 use super::{Coordinator, backoff, retry_in};
 use crate::stable::commit::Votes;
-use crate::stable::message::{Gained, KeyEffects, Message, Part, Vote, Whole, Work};
+use crate::stable::message::{EvaluationResults, KeyEffects, KeyspaceWork, Message, Part, Vote, Work};
 use crate::stable::{Mutant, Node, Timer, Times};
 use protocol::{Now, Outputs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let parts = self.parts_to_prepare(&running);
-        let flush = running.steps.iter().rposition(|step| matches!(step, Planned::Flush));
+        let flush = running.steps.iter().rposition(|step| matches!(step, PlannedStep::Flush));
         let mut partitions: BTreeSet<u16> = parts.keys().copied().collect();
         if flush.is_some() {
             partitions.extend(0..self.topology.partitions());
@@ -100,8 +100,8 @@ impl<S: Times> Coordinator<S> {
         let highest = self.thread(running.session).highest.max(snapshot.reach());
         let effects = parts.values().flatten().map(chosen_effects).collect();
         let except = || parts.values().flatten().map(|part| Box::from(&*part.key)).collect();
-        let whole = flush.map(|step| Whole::Flush { step: step as u32, except: except() });
-        let whole: Vec<Whole> = whole.into_iter().collect();
+        let keyspace_work = flush.map(|step| KeyspaceWork::Flush { step: step as u32, except: except() });
+        let keyspace_work: Vec<KeyspaceWork> = keyspace_work.into_iter().collect();
         let mut messages = Vec::new();
         for partition in participants.keys() {
             let message = Message::Prepare {
@@ -115,13 +115,13 @@ impl<S: Times> Coordinator<S> {
                 alone,
                 pessimistic,
                 parts: parts.remove(partition).unwrap_or_default(),
-                whole: whole.clone(),
+                keyspace_work: keyspace_work.clone(),
             };
             messages.push((*partition, message));
         }
         let votes = Votes::new(participants.keys().copied());
         let life = self.lives.get(&participants[&decider]).copied();
-        Preparing { votes, messages, participants, decider, life, effects, gained: Default::default() }
+        Preparing { votes, messages, participants, decider, life, effects, results: Default::default() }
     }
 
     fn parts_to_prepare(&mut self, running: &Running<S>) -> Parts<S> {
@@ -133,12 +133,12 @@ impl<S: Times> Coordinator<S> {
                 }
                 gathering.parts
             }
-            Kind::OneShot if !S::OBSERVES && running.steps.iter().any(Planned::is_observing) => {
+            Kind::OneShot if !S::OBSERVES && running.steps.iter().any(PlannedStep::is_observing) => {
                 running.chosen_parts()
             }
             Kind::OneShot | Kind::Operate | Kind::Watch => {
                 let mut parts = work_of(&running.steps);
-                if !running.steps.iter().any(Planned::is_observing) {
+                if !running.steps.iter().any(PlannedStep::is_observing) {
                     // What is only read has been read.
                     for of_partition in parts.values_mut() {
                         of_partition.iter_mut().for_each(|part| {
@@ -185,12 +185,12 @@ impl<S: Times> Coordinator<S> {
             && preparing.life != Some(from.incarnation)
             && matches!(vote, Vote::Refused { .. } | Vote::TooOld)
         {
-            // It was asked in an earlier life, which may have done it and lost that.
+            // The request went to an earlier life, which may have executed it and lost that.
             return self.end_in_doubt(now, number, out);
         }
         match vote {
-            Vote::Prepared { at, gained } | Vote::Committed { at, gained } => {
-                self.on_yes(now, number, partition, (at, gained), out);
+            Vote::Prepared { at, results } | Vote::Committed { at, results } => {
+                self.on_yes(now, number, partition, (at, results), out);
             }
             Vote::Conflict { key, raise } => {
                 // What is open goes on with its snapshot, and has observed no more than that.
@@ -242,7 +242,7 @@ impl<S: Times> Coordinator<S> {
         now: Now,
         number: u64,
         partition: u16,
-        (at, gained): (Timestamp, Gained),
+        (at, results): (Timestamp, EvaluationResults),
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(running) = self.running.get_mut(&number) else { return };
@@ -251,11 +251,11 @@ impl<S: Times> Coordinator<S> {
         if preparing.votes.missing().all(|missing| missing != partition) {
             return;
         }
-        preparing.gained.answers.extend(gained.answers.iter().cloned());
-        preparing.gained.effects.extend(gained.effects);
-        preparing.gained.observed.extend(gained.observed);
+        preparing.results.answers.extend(results.answers.iter().cloned());
+        preparing.results.effects.extend(results.effects);
+        preparing.results.observed.extend(results.observed);
         let decided = preparing.votes.vote(partition, at);
-        gained.answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
+        results.answers.into_iter().for_each(|answer| running.take_answer(partition, answer));
         match decided {
             Some(at) if alone => self.on_committed(now, number, at, out),
             Some(at) => self.decide(now, number, at, out),
@@ -265,10 +265,11 @@ impl<S: Times> Coordinator<S> {
 
     fn refuse(&mut self, now: Now, number: u64, error: Error, out: &mut Outputs<'_, Node<S>>) {
         self.abort_all(number, out);
-        self.fail(now, number, Reason::Refused, error, out);
+        self.fail(now, number, FailureReason::Refused, error, out);
     }
 
-    /// Tells the participants that it has no effect. One that misses it will ask the decider.
+    /// Tells the participants that the transaction aborted. A participant that misses the message will query the
+    /// decider.
     pub(super) fn abort_all(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
         let Some(Running { phase: Phase::Preparing(prepared) | Phase::Deciding { prepared, .. }, .. }) =
             self.running.get(&number)
@@ -327,9 +328,9 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some((number, partition)) = self.number(id).zip(self.partition_at(from)) else { return };
-        if let Some(spreading) = self.spreading.get_mut(&number) {
-            spreading.missing.remove(&partition);
-            let regions = spreading.regions;
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(&number) {
+            unconfirmed.missing.remove(&partition);
+            let regions = unconfirmed.regions;
             if at.is_none() {
                 self.take_back(now, id, regions, random, out);
             }
@@ -353,7 +354,8 @@ impl<S: Times> Coordinator<S> {
         self.spread(now, number, at, missing, out);
     }
 
-    /// The transaction has committed: tells those who do not know it, until they have confirmed it.
+    /// The transaction has committed: the coordinator tells the participants that do not know it, until they have
+    /// confirmed it.
     fn spread(
         &mut self,
         now: Now,
@@ -366,7 +368,7 @@ impl<S: Times> Coordinator<S> {
             out.send(*other, Message::Commit { id: self.id(number), at });
         }
         let regions = self.running.get(&number).map_or(RegionSet::default(), |running| running.regions);
-        self.spreading.insert(number, Spreading { at, regions, missing });
+        self.unconfirmed.insert(number, UnconfirmedDecision { at, regions, missing });
         self.on_committed(now, number, at, out);
     }
 
@@ -387,8 +389,8 @@ impl<S: Times> Coordinator<S> {
     }
 
     pub(super) fn end_spreading(&mut self, number: u64, out: &mut Outputs<'_, Node<S>>) {
-        if self.spreading.get(&number).is_some_and(|spreading| spreading.missing.is_empty()) {
-            self.spreading.remove(&number);
+        if self.unconfirmed.get(&number).is_some_and(|unconfirmed| unconfirmed.missing.is_empty()) {
+            self.unconfirmed.remove(&number);
             if !self.running.contains_key(&number) {
                 self.unsettled.remove(&number);
                 out.disarm(Timer::Retry(number));
@@ -404,13 +406,13 @@ impl<S: Times> Coordinator<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        if let Some(spreading) = self.spreading.get(&number) {
-            for participant in spreading.missing.values() {
-                out.send(*participant, Message::Commit { id: self.id(number), at: spreading.at });
+        if let Some(unconfirmed) = self.unconfirmed.get(&number) {
+            for participant in unconfirmed.missing.values() {
+                out.send(*participant, Message::Commit { id: self.id(number), at: unconfirmed.at });
             }
         }
         let Some(running) = self.running.get(&number) else {
-            if self.spreading.contains_key(&number) {
+            if self.unconfirmed.contains_key(&number) {
                 out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
             }
             return;

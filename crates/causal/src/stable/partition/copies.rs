@@ -3,13 +3,13 @@
 //! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again
 //! after a restart, the leader tells them now and then, so that they keep no more than it does.
 //!
-//! A leader may have been deposed without knowing it. What it says without a record is right nevertheless: what it calls
-//! installed is at or below what the log promises, and below every proposal that the log has; whoever leads after it
-//! places everything above, and decides those proposals above. What it is asked about others may know more of: it writes a
-//! record first, which the log takes of the present leader only. So it does before it shows a snapshot beyond what
-//! it has installed and received itself.
+//! A leader may have been deposed without knowing it. Its messages without a record are right nevertheless: its
+//! installed time is at or below what the log promises, and below every proposal that the log has; the next leader
+//! places everything above, and decides those proposals above. Before it answers a query that another copy may know
+//! more about, it writes a record, which the log accepts from the present leader only. So it does before it shows a
+//! snapshot beyond what it has installed and received itself.
 
-use super::{Life, Partition, long_before};
+use super::{Partition, Status, long_before};
 use crate::stable::message::Message;
 use crate::stable::record::{Progress, Record};
 use crate::stable::stamp::Stamp;
@@ -40,14 +40,15 @@ impl<S: Times> Partition<S> {
         self.outbox = led.outbox;
         (self.installed, self.promised) = (led.installed, led.promised);
         (self.stable, self.horizon) = (led.stable, led.horizon);
-        (self.promised_sight, self.watershed) = (led.promised_sight, led.watershed);
+        (self.promised_dependencies, self.stability_frontier) =
+            (led.promised_dependencies, led.stability_frontier);
         (self.checkpointing, self.lent) = (led.checkpointing, led.lent);
         (self.gaps, self.forgetful, self.fence) = (led.gaps, led.forgetful, led.fence);
         self.evictions = led.evictions;
         self.restart_evictions();
-        self.remains = led.remains;
+        self.deferred_drop = led.deferred_drop;
         // What led has taken beyond its records counts: what they say of gaps is made good here.
-        self.gaps &= led.life != Life::Serving;
+        self.gaps &= led.status != Status::Serving;
     }
 
     /// The next piece of everything, for another copy.
@@ -62,7 +63,7 @@ impl<S: Times> Partition<S> {
 
     /// The leader took something from its peers that is in no record.
     pub(in crate::stable) fn is_outdated(&self) -> bool {
-        self.life == Life::Recovering && self.gaps
+        self.status == Status::Recovering && self.gaps
     }
 
     /// Tells the copies that follow how far this one is.
@@ -74,7 +75,7 @@ impl<S: Times> Partition<S> {
         let progress = Progress {
             installed: self.installed,
             horizon: self.horizon.whole(),
-            watershed: self.watershed,
+            stability_frontier: self.stability_frontier,
             received: self.origins.iter().map(|(origin, received)| (*origin, received.up_to)).collect(),
             held: held.collect(),
             settled: self.decisions.settled().collect(),
@@ -106,8 +107,8 @@ impl<S: Times> Partition<S> {
         if !self.checkpointing && !self.lent {
             self.raise_horizon(S::at(progress.horizon));
         }
-        self.watershed = self.watershed.max(progress.watershed);
-        self.store.set_watershed(Stamp::last_at(self.watershed));
+        self.stability_frontier = self.stability_frontier.max(progress.stability_frontier);
+        self.store.set_stability_frontier(Stamp::last_at(self.stability_frontier));
     }
 
     /// Frees some of what is behind the horizon, and gives up some of what is above a cut, with each record that a following
@@ -121,19 +122,25 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    /// Who asks this may be told something out of date by a copy that leads no more: the log says first that it does.
+    /// A copy that no longer leads may answer with stale times: so the log confirms its leadership first.
     pub(super) fn confirm(&mut self, message: &Message<S>, out: &mut Outputs<'_, Node<S>>) {
-        use Message::{Accord, Ask, Inquire, Query, Recall, Standing};
+        use Message::{Agreement, Ask, HoldingsQuery, OutcomeQuery, Query, Standing};
         let asks = matches!(
             message,
-            Recall | Ask { .. } | Inquire { .. } | Query { .. } | Standing { .. } | Accord { .. }
+            HoldingsQuery
+                | Ask { .. }
+                | OutcomeQuery { .. }
+                | Query { .. }
+                | Standing { .. }
+                | Agreement { .. }
         );
-        if asks && self.options.copied && self.life != Life::Recovering {
+        if asks && self.options.copied && self.status != Status::Recovering {
             self.write_promise(out);
         }
     }
 
-    /// The log has everything that may have been told before of this snapshot; asked again for what is beyond it.
+    /// The log has everything that the copy may have announced of this snapshot; the copy asks the log again for what
+    /// is beyond it.
     pub(super) fn vouch(&mut self, snapshot: S, out: &mut Outputs<'_, Node<S>>) {
         // An optimistic snapshot waits for what it shows, and for a promise in the log.
         if !self.options.copied || S::OPTIMISTIC {
@@ -149,7 +156,7 @@ impl<S: Times> Partition<S> {
 
     /// Says nothing new: that the log takes it is what counts.
     fn write_promise(&mut self, out: &mut Outputs<'_, Node<S>>) {
-        let promise = Record::Promise { until: self.promised, observed: self.promised_sight };
+        let promise = Record::Promise { until: self.promised, observed: self.promised_dependencies };
         self.persist(&promise, out);
     }
 }

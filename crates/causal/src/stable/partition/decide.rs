@@ -3,8 +3,8 @@
 //! The decider's log decides: its `Committed` record is the decision, and a transaction of which it knows nothing is
 //! aborted. It says so only after a record that keeps it from committing later.
 
-use super::{Decided, Life, Partition, Pending, effects_of};
-use crate::stable::message::{Gained, Message};
+use super::{Decided, Partition, Pending, Status, effects_of};
+use crate::stable::message::{EvaluationResults, Message};
 use crate::stable::record::Record;
 use crate::stable::{Node, Timer, Times};
 use protocol::{Now, Outputs};
@@ -29,7 +29,7 @@ impl<S: Times> Partition<S> {
         // have been a trace.
         match self.decisions.get(id) {
             Some(decided) => out.send(from, Message::CommitResp { id, at: decided.at }),
-            None if self.forgetful && self.life == Life::Serving => self.inquire(id, out),
+            None if self.forgetful && self.status == Status::Serving => self.query_outcome(id, out),
             None => {}
         }
     }
@@ -52,10 +52,10 @@ impl<S: Times> Partition<S> {
         if S::FOLLOWS {
             self.clock.recover(at);
         }
-        self.let_go(id, &pending.pledges);
-        self.commit_effects(self.stamp(id, at, pending.depends_on), effects_of(&pending.pledges));
+        self.let_go(id, &pending.intents);
+        self.commit_effects(self.stamp(id, at, pending.depends_on), effects_of(&pending.intents));
         let outlives = pending.decider == self.address();
-        self.decisions.decide(id, Decided { at: Some(at), outlives, gained: Gained::default() });
+        self.decisions.decide(id, Decided { at: Some(at), outlives, results: EvaluationResults::default() });
     }
 
     /// The first decision stands: what has committed stays committed.
@@ -68,9 +68,10 @@ impl<S: Times> Partition<S> {
 
     pub(super) fn abort(&mut self, id: TransactionId) {
         if let Some(pending) = self.participant.take(id) {
-            self.let_go(id, &pending.pledges);
+            self.let_go(id, &pending.intents);
         }
-        self.decisions.decide(id, Decided { at: None, outlives: false, gained: Gained::default() });
+        self.decisions
+            .decide(id, Decided { at: None, outlives: false, results: EvaluationResults::default() });
     }
 
     pub(super) fn on_query(&mut self, from: Address, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
@@ -105,7 +106,7 @@ impl<S: Times> Partition<S> {
                 out.send(decider, Message::Query { id });
             }
         }
-        self.inquire_again(out);
+        self.query_outcomes_again(out);
         self.drop_waiting(now);
         self.tend_evictions(now, out);
         out.arm(Timer::Doubt, now.instant + limit / 4);
@@ -115,7 +116,7 @@ impl<S: Times> Partition<S> {
     /// forgotten (Corrections 23 and 67).
     fn end_undecided(&mut self, id: TransactionId, out: &mut Outputs<'_, Node<S>>) {
         match self.forgetful {
-            true => self.inquire(id, out),
+            true => self.query_outcome(id, out),
             false => self.on_abort(id, out),
         }
     }

@@ -1,22 +1,22 @@
 //! Regions that are gone for good (Corrections 36): an operator says so, and the others go on without them.
 //!
-//! What the survivors hold of a lost region differs: each has a prefix of its transactions, partition by partition. They
-//! accept nothing more of it, tell one another how far they are, and agree on the **cut** (see `accord`): of the most that
-//! anybody holds of a partition, the least over all partitions. Up to the cut everything of the lost region is kept, since of
-//! each partition somebody holds it all; who lacks some takes it from the others (see `refill`). Above, a transaction may
-//! have lost a part, so all of it is given up. No snapshot has shown that: what is stable is at or below what each survivor
-//! holds of the lost region.
+//! What the survivors hold of a lost region differs: each has a prefix of its transactions, partition by partition.
+//! They accept nothing more of it, tell one another how far they are, and agree on the **cut** (see `agreement`): of
+//! the most that anybody holds of a partition, the least over all partitions. Up to the cut the survivors retain
+//! everything of the lost region, since of each partition some survivor holds it all; a survivor that lacks some takes
+//! it from the others (see `state_transfer`). Above, a transaction may have lost a part, so all of it is given up. No
+//! snapshot has shown that: what is stable is at or below what each survivor holds of the lost region.
 //!
 //! Stable times go on without the lost region only when all partitions have given up what is above: else they could pass
 //! something that some partition still holds. If one more region is lost meanwhile, the survivors begin again: what any of
 //! them has shown is at or below every later cut.
 //!
-//! A lost region that comes back is refused, told why, and serves nothing any more.
+//! Survivors refuse a lost region that comes back, with the reason, and it serves nothing any more.
 
-use super::accord::Accord;
-use super::recover::KeptEffects;
-use super::refill::Told;
-use super::{Life, Outgoing, Partition};
+use super::agreement::Agreement;
+use super::recover::RetainedEffects;
+use super::state_transfer::PeerHoldings;
+use super::{Outgoing, Partition, Status};
 use crate::stable::message::Message;
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
@@ -63,11 +63,12 @@ pub(super) struct Evictions {
     pub(super) of_own: bool,
     /// What healthy regions wrote stays, whatever it depends on.
     keeps_dependants: bool,
-    /// Such writes, as far as they were met here, by place and key: they were given up, or are kept without what they depend on.
+    /// Such writes, as far as this partition has seen them, by place and key: it has given them up, or retains them
+    /// without what they depend on.
     dependants: BTreeSet<(Timestamp, CompactKey)>,
     mutants: Mutants,
     /// How far the survivors agree.
-    pub(super) accord: Accord,
+    pub(super) agreement: Agreement,
 }
 
 impl Lost {
@@ -154,13 +155,13 @@ impl Evictions {
     /// These effects, without what is above the cuts.
     pub(super) fn without_given_up<'k, S: Times>(
         &self,
-        kept: &'k KeptEffects<S::Depends>,
-    ) -> Cow<'k, KeptEffects<S::Depends>> {
+        kept: &'k RetainedEffects<S::Depends>,
+    ) -> Cow<'k, RetainedEffects<S::Depends>> {
         if self.lost.is_empty() {
             return Cow::Borrowed(kept);
         }
         let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up::<S>(stamp));
-        Cow::Owned(KeptEffects { key: kept.key.clone(), effects: effects.cloned().collect() })
+        Cow::Owned(RetainedEffects { key: kept.key.clone(), effects: effects.cloned().collect() })
     }
 
     /// True if a lost region took part in it and it is placed above the cut.
@@ -199,7 +200,7 @@ impl Evictions {
     /// What is above a cut that is known may be here.
     pub(super) fn search_again(&mut self) {
         if self.lost.values().any(|lost| lost.cut.is_some()) {
-            (self.search, self.is_clean, self.accord.is_filled) = (Some(0), false, false);
+            (self.search, self.is_clean, self.agreement.is_filled) = (Some(0), false, false);
         }
     }
 
@@ -211,7 +212,7 @@ impl Evictions {
     /// What others said counts no more, and neither what was found here since.
     fn forget_heard(&mut self) {
         (self.search, self.is_clean, self.is_over) = (None, false, false);
-        self.accord.begin_again();
+        self.agreement.begin_again();
     }
 }
 
@@ -247,8 +248,8 @@ impl<S: Times> Partition<S> {
             self.persist(&Record::Evicted { region, held, cut: None }, out);
             self.lose_region(region, held);
         }
-        if self.refill.is_some() {
-            // A lost one may be among those who were asked.
+        if self.state_transfer.is_some() {
+            // A lost region may be among those that the partition asked.
             self.begin_again(now, random, out);
         }
     }
@@ -265,7 +266,8 @@ impl<S: Times> Partition<S> {
             self.neighbours.remove(&root);
         }
         let topology = &self.topology;
-        self.recalls.retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
+        self.deferred_queries
+            .retain(|waiting| topology.locate(waiting.address()).is_some_and(|(of, _)| of != region));
     }
 
     /// What was heard in a life that is over counts no more; what the records said does.
@@ -317,7 +319,7 @@ impl<S: Times> Partition<S> {
         over: bool,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        if self.life != Life::Serving {
+        if self.status != Status::Serving {
             return;
         }
         for (region, cut) in cuts {
@@ -326,7 +328,7 @@ impl<S: Times> Partition<S> {
             };
             (lost.cut, lost.last) = (Some(*cut), Some(*cut));
             self.evictions.is_clean = false;
-            self.evictions.accord.is_filled = false;
+            self.evictions.agreement.is_filled = false;
             let (region, held, cut) = (*region, lost.held, lost.cut);
             self.persist(&Record::Evicted { region, held, cut }, out);
         }
@@ -334,7 +336,7 @@ impl<S: Times> Partition<S> {
         self.evictions.is_over |= over && self.evictions.is_clean;
     }
 
-    /// What is given up is sent to nobody any more.
+    /// Given-up writes are sent to no region any more.
     fn send_none_given_up(&mut self) {
         let (region, evictions) = (self.region, &self.evictions);
         if self.options.mutants.has(Mutant::KeptAboveCut) {
@@ -350,7 +352,9 @@ impl<S: Times> Partition<S> {
     /// Takes from the others what is lacked below the cuts; then looks for what is above.
     fn keep_to_cuts(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         let Evictions { is_clean, search, .. } = self.evictions;
-        let is_busy = self.life != Life::Serving || self.refill.is_some() || self.evictions.accord.is_filled;
+        let is_busy = self.status != Status::Serving
+            || self.state_transfer.is_some()
+            || self.evictions.agreement.is_filled;
         if is_clean || search.is_some() || is_busy || self.evictions.cuts().is_none() {
             return;
         }
@@ -368,23 +372,25 @@ impl<S: Times> Partition<S> {
     }
 
     /// State has been taken from those who said what they hold.
-    pub(super) fn note_taken<'t>(&mut self, told: impl Iterator<Item = &'t Told> + Clone) {
-        let everybody = told.clone().count() >= self.links.len();
+    pub(super) fn note_transferred<'t>(&mut self, reported: impl Iterator<Item = &'t PeerHoldings> + Clone) {
+        let everybody = reported.clone().count() >= self.links.len();
         for (region, lost) in &mut self.evictions.lost {
-            let most = told.clone().map(|told| told.of(*region)).max().unwrap_or(Timestamp::ZERO);
+            let most = reported.clone().map(|reported| reported.of(*region)).max().unwrap_or(Timestamp::ZERO);
             // Nobody alive holds more than all of them together.
             let all = lost.cut.filter(|_| everybody).unwrap_or(Timestamp::ZERO);
             lost.held = lost.held.max(most).max(all);
         }
         if !self.evictions.is_clean {
             self.evictions.search = None;
-            self.evictions.accord.is_filled = false;
+            self.evictions.agreement.is_filled = false;
         }
     }
 
     /// Gives up some of what is above the cuts.
     pub(super) fn give_up_some(&mut self) {
-        let Some(mut cursor) = self.evictions.search.filter(|_| self.refill.is_none()) else { return };
+        let Some(mut cursor) = self.evictions.search.filter(|_| self.state_transfer.is_none()) else {
+            return;
+        };
         for _ in 0..VISITS {
             let mut keys: Vec<CompactKey> = Vec::new();
             cursor = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
@@ -407,7 +413,7 @@ impl<S: Times> Partition<S> {
             if cursor == 0 {
                 self.evictions.search = None;
                 let is_searched = self.evictions.cuts().is_some() && !self.evictions.lacks();
-                self.evictions.accord.is_filled = is_searched;
+                self.evictions.agreement.is_filled = is_searched;
                 return;
             }
         }
@@ -427,15 +433,15 @@ impl<S: Times> Partition<S> {
         located.is_some_and(|(region, _)| self.evictions.has(region))
     }
 
-    /// What a lost region is told.
-    pub(super) fn told_lost(&self) -> Message<S> {
+    /// The message to a lost region.
+    pub(super) fn lost_regions_message(&self) -> Message<S> {
         Message::Evict { regions: self.evictions.set().collect() }
     }
 
     /// Who asks for state may wait for a lost region.
     pub(super) fn tell_of_lost(&self, to: Address, out: &mut Outputs<'_, Node<S>>) {
         if !self.evictions.lost.is_empty() {
-            out.send(to, self.told_lost());
+            out.send(to, self.lost_regions_message());
         }
     }
 

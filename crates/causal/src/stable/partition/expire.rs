@@ -1,17 +1,18 @@
-//! Keys whose deadline has passed and that nobody has met since are deleted, so that they occupy no memory (Corrections 69);
-//! and so are fields of dicts.
+//! Keys whose deadline has passed and that no command has touched since are deleted, so that they occupy no memory
+//! (Corrections 69); and so are fields of dicts.
 //!
-//! Whoever meets such a key reads it as absent, and deletes it with whatever it writes. What nobody meets is deleted by a
-//! partition itself: a transaction of one deletion, of nobody's session. It must not take away a later deadline that another
-//! region has set in time. So it waits until the horizon has passed the deadline, with nothing above it on the key and nothing
-//! undecided: then all that was done to the key anywhere before the deadline is here, and the deletion has observed it. While a
-//! region is cut off the horizon stands still, and overdue keys stay in memory, as histories do.
+//! A transaction that touches such a key reads it as absent, and deletes it together with its own writes. The partition
+//! itself deletes expired keys that no command touches: by a transaction of one deletion, without a session. The
+//! deletion must not remove a later deadline that another region has set in time. So it waits until the horizon has
+//! passed the deadline, with nothing above it on the key and nothing undecided: then all that was done to the key
+//! anywhere before the deadline is here, and the deletion has observed it. While a region is cut off the horizon stands
+//! still, and overdue keys stay in memory, as histories do.
 //!
 //! Any replica may do so, and twice is once. One is enough, though: each has its share of the keys, and looks after those of
 //! others when they are long overdue.
 
 use super::{Partition, borrowed, effects_of};
-use crate::stable::pledge::{Deed, Pledge, encoded};
+use crate::stable::intent::{PreparedOperation, WriteIntent, encoded};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Times};
@@ -22,7 +23,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 use types::{Incarnation, Instant, KeyHash, ProcessId, RegionId, TransactionId};
 
-/// The coordinator that such a transaction names: no process has this number, and nobody asks what became of it.
+/// The coordinator that such a transaction names: no process has this number, and no process queries the outcome.
 pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX - 1);
 /// How far behind a key's deadline the horizon is when it is deleted, in milliseconds, if it is of the own share: clocks differ.
 const PATIENCE_MS: u64 = 1_000;
@@ -51,7 +52,7 @@ pub(super) struct Expiry {
     deleted: u64,
 }
 
-/// True if nobody's session made it, so that nobody will ask about it.
+/// True if no session made it, so that no coordinator will ask about it.
 pub(crate) fn is_nobodys(id: TransactionId) -> bool {
     id.process == NOBODY
 }
@@ -91,7 +92,7 @@ impl<S: Times> Partition<S> {
         // Peers were told that what follows has observed more; and what is in the cells must be among what the deletion says
         // it has observed, which it may not be right after a restart.
         let observed = S::observed(depends_on);
-        if observed < self.promised_sight || (S::MERGES && observed < self.horizon.whole()) {
+        if observed < self.promised_dependencies || (S::MERGES && observed < self.horizon.whole()) {
             return;
         }
         let by_own_clock = self.options.mutants.has(Mutant::ExpiredByOwnClock);
@@ -147,10 +148,11 @@ impl<S: Times> Partition<S> {
         let replica = u32::from(self.region.0) << 16 | u32::from(self.index);
         let id = TransactionId { process: NOBODY, incarnation: Incarnation(replica), number: at.0 };
         let is_key = expiry == Effect::DELETE;
-        let pledge = Pledge { key: key.into(), deeds: vec![Deed::blind(encoded(&expiry))] };
-        let (stamp, effects) = (self.stamp(id, at, depends_on), effects_of(&[pledge]));
-        let gained = Cow::Owned(Default::default());
-        self.persist(&Record::Alone { effects: borrowed(stamp, &effects), gained }, out);
+        let intent =
+            WriteIntent { key: key.into(), operations: vec![PreparedOperation::blind(encoded(&expiry))] };
+        let (stamp, effects) = (self.stamp(id, at, depends_on), effects_of(&[intent]));
+        let results = Cow::Owned(Default::default());
+        self.persist(&Record::Alone { effects: borrowed(stamp, &effects), results }, out);
         self.commit_effects(stamp, effects);
         self.expiry.deleted += u64::from(is_key);
     }

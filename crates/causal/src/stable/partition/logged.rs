@@ -3,7 +3,7 @@
 //! they show are logged. The partition records nothing for them, so what it vouches for is bounded by what the log has.
 
 use super::Partition;
-use crate::stable::message::{Message, Part, Whole};
+use crate::stable::message::{KeyspaceWork, Message, Part};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
 use mvcc::Store;
@@ -76,13 +76,18 @@ impl<S: Times> Partition<S> {
     }
 
     /// See [`why_unlogged`].
-    pub(super) fn unlogged(&self, snapshot: S, parts: &[Part<S>], whole: &[Whole]) -> Option<Error> {
+    pub(super) fn unlogged(
+        &self,
+        snapshot: S,
+        parts: &[Part<S>],
+        keyspace_work: &[KeyspaceWork],
+    ) -> Option<Error> {
         let lacking = self.logged.unlogged.refused().filter_map(|recorded| match recorded {
             Recorded::Effects(stamp) => Some(stamp),
             Recorded::Promise(_) => None,
         });
         let is_shown = |stamp: &Stamp<S::Depends>| snapshot.shows(stamp, self.region);
-        why_unlogged(&self.store, self.horizon.whole(), (parts, whole), lacking, is_shown)
+        why_unlogged(&self.store, self.horizon.whole(), (parts, keyspace_work), lacking, is_shown)
     }
 }
 
@@ -90,7 +95,7 @@ impl<S: Times> Partition<S> {
 pub(crate) fn why_unlogged<'s, S: Times>(
     store: &Store<Stamp<S::Depends>>,
     horizon: Timestamp,
-    (parts, whole): (&[Part<S>], &[Whole]),
+    (parts, keyspace_work): (&[Part<S>], &[KeyspaceWork]),
     lacking: impl Iterator<Item = &'s Stamp<S::Depends>>,
     is_shown: impl Fn(&Stamp<S::Depends>) -> bool,
 ) -> Option<Error>
@@ -99,7 +104,7 @@ where
 {
     for stamp in lacking {
         // What is below the horizon is in the values themselves; which keys it changed is not known any more.
-        if !whole.is_empty() || *stamp <= Stamp::last_at(horizon) {
+        if !keyspace_work.is_empty() || *stamp <= Stamp::last_at(horizon) {
             return Some(protocol::unlogged(None));
         }
         let changed = |part: &&Part<S>| store.has_effect(store.hash(&part.key), &part.key, *stamp);

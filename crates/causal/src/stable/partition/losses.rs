@@ -2,8 +2,8 @@
 //! `docs/internals/merging.md`).
 
 use super::Partition;
+use crate::stable::intent::encoded;
 use crate::stable::message::Answer;
-use crate::stable::pledge::encoded;
 use crate::stable::record::{self, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Depends, Mutant, Times, Topology};
@@ -128,7 +128,7 @@ pub(crate) fn tell_losses<S: Times>(
     if number == 0 {
         record::put::<S>(chunk, &Record::LossesDropped { count: store.listed_losses().1 });
     }
-    for (number, loss) in store.kept_losses_after(number) {
+    for (number, loss) in store.retained_losses_after(number) {
         record::put::<S>(chunk, &Record::Lost(Cow::Borrowed(loss)));
         if chunk.len() >= super::CHUNK_BYTES {
             return Some(number);
@@ -164,7 +164,7 @@ pub(crate) fn settle<D: Depends>(
     Some(Settlement { names, reply })
 }
 
-/// What an operation that settles losses comes to.
+/// The result of an operation that settles losses.
 pub(crate) struct Settlement {
     /// Of the losses, in order.
     names: Vec<Vec<u8>>,

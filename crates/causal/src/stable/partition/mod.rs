@@ -2,60 +2,60 @@
 //!
 //! `slices` reads, `prepare` and `decide` are the participant of the two-phase commit, `replicate` applies and
 //! exchanges effects and heartbeats with the other regions, `stabilize` finds the stable times and the horizon,
-//! `recover` is the log and the checkpoint, `refill` takes from the peers what is missing and gives what they miss,
-//! `inquire` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `accord` is how
+//! `recover` is the log and the checkpoint, `state_transfer` takes from the peers what is missing and gives what they miss,
+//! `outcome_query` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `agreement` is how
 //! the survivors agree on what counts of them, `spool` moves what waits long for other regions out of the memory,
 //! `copies` is what a partition does that is kept by several processes of its region,
 //! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed, `optimistic` is the
 //! freshest state that a partition has, `logged` what it answers while the log refuses records.
 
-mod accord;
+mod agreement;
 mod copies;
 mod decide;
 mod draw;
 mod evict;
 mod expire;
-mod inquire;
 mod logged;
 mod losses;
 #[cfg(debug_assertions)]
 mod mutants;
 mod optimistic;
+mod outcome_query;
 mod prepare;
 mod recover;
-mod refill;
 mod replicate;
 mod slices;
 mod spool;
 mod stabilize;
+mod state_transfer;
 mod wait;
 
 pub(crate) use expire::{NOBODY, Round, is_nobodys};
 pub(crate) use logged::why_unlogged;
 pub(crate) use losses::{LossList, Settlement, settle, tell_losses};
-pub(crate) use recover::{CHUNK_BYTES, KeptContext, KeptEffects, tell_keys};
+pub(crate) use recover::{CHUNK_BYTES, ContextRestore, RetainedEffects, tell_keys};
 pub(crate) use replicate::{PACKED, long_before};
-pub(crate) use slices::{Ahead, Evaluation, count_or_scan};
+pub(crate) use slices::{Evaluation, OverlaidState, count_or_scan};
 
-use super::message::{Gained, KeyEffects, Message};
-use super::pledge::Pledge;
+use super::intent::WriteIntent;
+use super::message::{EvaluationResults, KeyEffects, Message};
 use super::record::{Effects, Record};
 use super::setup::{Options, Topology};
 use super::stamp::Stamp;
-use super::{Mutant, Node, Timer, Times, pledge, stamp};
+use super::{Mutant, Node, Timer, Times, intent, stamp};
 use crate::stable::commit::{Decisions, Participant};
 use datatypes::{Effect, key};
 use evict::Evictions;
 use expire::Expiry;
-use inquire::Inquiry;
 use logged::{Logged, Recorded};
-use mvcc::{LossOptions, Remains, Store};
+use mvcc::{DeferredDrop, LossOptions, Store};
+use outcome_query::PendingOutcomeQuery;
 use protocol::hosted::Holdings;
 use protocol::{Input, Now, Outputs};
-use refill::{Refill, Told};
 use replication::transfer::Giver;
 use replication::{Link, Outbox};
 use stabilize::{Lease, Leases, Tree};
+use state_transfer::{PeerHoldings, StateTransfer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -64,27 +64,27 @@ use wait::Waiting;
 
 /// Whether it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Status {
     /// Its log is being read.
     Recovering,
     /// It serves.
     Serving,
     /// Its log lacks records that it had relied on: it takes them from its peers before it votes, stamps or serves
     /// (Corrections 67).
-    Refilling,
+    CatchingUp,
 }
 
-/// What is kept of a transaction that is prepared here.
+/// A participant's state of a prepared transaction.
 #[derive(Debug)]
 struct Pending<D> {
     depends_on: D,
     decider: Address,
-    pledges: Vec<Pledge>,
+    intents: Vec<WriteIntent>,
     /// What evaluating it gave, to answer a repeated `Prepare`.
-    gained: Gained,
+    results: EvaluationResults,
     /// Since when it waits for its decision.
     since: Instant,
-    /// Its decider has forgotten it and is finding out: nobody else's decision counts.
+    /// Its decider has forgotten it and queries the outcome: no other process's decision counts.
     fenced: bool,
 }
 
@@ -96,7 +96,7 @@ struct Decided {
     /// True if another participant may ask: this is the decider of several.
     outlives: bool,
     /// What a repeated `Prepare` of its only participant is answered.
-    gained: Gained,
+    results: EvaluationResults,
 }
 
 /// What has arrived from another region.
@@ -123,7 +123,7 @@ pub struct Partition<S: Times> {
     region: RegionId,
     index: u16,
     options: Options,
-    life: Life,
+    status: Status,
     clock: HybridClock,
     store: Store<Stamp<S::Depends>>,
     participant: Participant<Pending<S::Depends>, Outgoing<S::Depends>>,
@@ -144,15 +144,15 @@ pub struct Partition<S: Times> {
     /// The remote time of the oldest snapshot that a coordinator of the region may still write with.
     oldest: Timestamp,
     /// The log promises that what is prepared from now on has observed the other regions up to here.
-    promised_sight: Timestamp,
+    promised_dependencies: Timestamp,
     /// Every effect to come has observed everything up to here.
-    watershed: Timestamp,
+    stability_frontier: Timestamp,
     /// What each other region said that its effects to come have observed.
     observed_by: BTreeMap<RegionId, Timestamp>,
     leases: Leases<S>,
     /// Its part of the region's stabilization tree.
     tree: Tree<S>,
-    /// Whom it exchanges something with there.
+    /// Its neighbours in the tree.
     neighbours: BTreeMap<Address, Link>,
     /// The horizon stays while a checkpoint is taken.
     checkpointing: bool,
@@ -160,35 +160,35 @@ pub struct Partition<S: Times> {
     lent: bool,
     /// And while peers take the state.
     giver: Giver<NodeId>,
-    /// What is being taken from peers.
-    refill: Option<Box<Refill<S::Depends>>>,
-    /// How often that began.
+    /// The state transfer in progress.
+    state_transfer: Option<Box<StateTransfer<S::Depends>>>,
+    /// How often a state transfer began.
     transfers: u64,
-    /// Peers that lost records too: they are answered once this one knows what its region has heard of it.
-    recalls: Vec<NodeId>,
+    /// Peers that lost records too: this replica answers them once it knows what its region has heard of it.
+    deferred_queries: Vec<NodeId>,
     /// The log tells of gaps, and no checkpoint of what filled them.
     gaps: bool,
     /// Once it had gaps: what it does not know may have been.
     forgetful: bool,
-    /// Above every local stable time that was told before what it forgot was made good: what was asked then is not
-    /// done now.
+    /// Above every local stable time announced before the state transfer ended: the partition refuses requests from
+    /// before it.
     fence: Timestamp,
-    inquiries: BTreeMap<TransactionId, Inquiry>,
+    outcome_queries: BTreeMap<TransactionId, PendingOutcomeQuery>,
     /// Regions that are gone for good.
     evictions: Evictions,
     expiry: Expiry,
     /// Snapshots up to here have been read since the log confirmed that this copy leads.
     vouched: S,
-    /// What has committed since somebody asked; see [`super::Options::claims`].
+    /// What has committed since the last call; see [`super::Options::claims`].
     decided: Vec<(Stamp<S::Depends>, Vec<KeyEffects>)>,
-    /// What ended with an evicted region since somebody asked: nobody who is left had anything of it; see
+    /// Transactions that ended with an evicted region since the last call: no survivor had any effect of them; see
     /// [`super::Options::claims`].
     abandoned: Vec<TransactionId>,
-    /// Who was not asked in this life, because a loss was accepted.
+    /// The peers that this life did not ask, because the operator accepted a loss.
     without: Vec<String>,
     waiting: Waiting<S>,
     /// A store that was replaced, to be freed in pieces.
-    remains: Option<Remains<Stamp<S::Depends>>>,
+    deferred_drop: Option<DeferredDrop<Stamp<S::Depends>>>,
 }
 
 /// What it will do follows from this and from what a checkpoint tells, but for streams and transfers under way: models compare
@@ -200,7 +200,7 @@ impl<S: Times> fmt::Debug for Partition<S> {
         f.debug_struct("Partition")
             .field("region", &self.region)
             .field("index", &self.index)
-            .field("life", &self.life)
+            .field("status", &self.status)
             .field("clock", &self.clock)
             .field("installed", &self.installed)
             .field("promised", &self.promised)
@@ -212,10 +212,13 @@ impl<S: Times> fmt::Debug for Partition<S> {
             .field("decisions", &self.decisions)
             .field("resumed", &resumed)
             .field("outbox", &self.outbox)
-            .field("sight", &(self.oldest, self.promised_sight, self.watershed, &self.observed_by))
+            .field(
+                "dependencies",
+                &(self.oldest, self.promised_dependencies, self.stability_frontier, &self.observed_by),
+            )
             .field("leases", &self.leases)
             .field("tree", &self.tree)
-            .field("refill", &self.refill)
+            .field("state_transfer", &self.state_transfer)
             .finish_non_exhaustive()
     }
 }
@@ -232,7 +235,7 @@ impl<S: Times> Partition<S> {
             region,
             index,
             options,
-            life: Life::Recovering,
+            status: Status::Recovering,
             clock: HybridClock::new(options.clock_bound),
             store,
             participant: Participant::default(),
@@ -247,8 +250,8 @@ impl<S: Times> Partition<S> {
             stable: S::default(),
             horizon: S::default(),
             oldest: Timestamp::ZERO,
-            promised_sight: Timestamp::ZERO,
-            watershed: Timestamp::ZERO,
+            promised_dependencies: Timestamp::ZERO,
+            stability_frontier: Timestamp::ZERO,
             observed_by: BTreeMap::new(),
             leases: Leases::default(),
             neighbours: tree.neighbours().map(|address| (address, Link::default())).collect(),
@@ -257,20 +260,20 @@ impl<S: Times> Partition<S> {
             lent: false,
             vouched: S::default(),
             giver: Giver::default(),
-            refill: None,
+            state_transfer: None,
             transfers: 0,
-            recalls: Vec::new(),
+            deferred_queries: Vec::new(),
             gaps: false,
             forgetful: false,
             fence: Timestamp::ZERO,
-            inquiries: BTreeMap::new(),
+            outcome_queries: BTreeMap::new(),
             evictions: Evictions::new(&options),
             expiry: Expiry::default(),
             decided: Vec::new(),
             abandoned: Vec::new(),
             without: Vec::new(),
             waiting: Waiting::default(),
-            remains: None,
+            deferred_drop: None,
             topology,
         }
     }
@@ -329,7 +332,7 @@ impl<S: Times> Partition<S> {
 
     /// True once it serves: nothing is missing any more, or what is has been given up.
     pub fn is_serving(&self) -> bool {
-        self.life == Life::Serving
+        self.status == Status::Serving
     }
 
     /// Who did not answer when it took what it had lost, and what only they knew was given up (Corrections 84).
@@ -339,7 +342,7 @@ impl<S: Times> Partition<S> {
 
     /// True while nobody but itself may know of a transaction that it has a part in.
     pub fn is_indispensable(&self) -> bool {
-        self.life != Life::Serving
+        self.status != Status::Serving
             || self.undecided() > 0
             || self.participant.waiting().next().is_some()
             || !self.outbox.is_empty()
@@ -391,13 +394,13 @@ impl<S: Times> Partition<S> {
             }
             Input::Recovered { complete } => self.on_recovered(now, complete, random, out),
             Input::Request { id, .. } => out.reply(id).error(&Error::err("requests go to a coordinator")),
-            _ if self.life == Life::Recovering => {}
+            _ if self.status == Status::Recovering => {}
             Input::Timer(_) if self.is_evicted() => {}
             Input::Message { from, message } => self.on_message(now, from, message, random, out),
             Input::PeerStarted { peer } => self.on_peer_started(peer, out),
             Input::Timer(Timer::Apply) => self.on_apply(now, out),
             Input::Timer(Timer::Doubt) => self.on_doubt(now, out),
-            Input::Timer(Timer::Refill) => self.on_refill(now, random, out),
+            Input::Timer(Timer::StateTransfer) => self.on_state_transfer(now, random, out),
             Input::Timer(Timer::StartTx | Timer::Retry(_) | Timer::Waiting) => {}
         }
         self.go_on_waiting(now, random, out);
@@ -415,14 +418,14 @@ impl<S: Times> Partition<S> {
             return self.refuse(from, &message, out);
         }
         if self.is_of_lost(from.address()) {
-            return out.send(from.address(), self.told_lost());
+            return out.send(from.address(), self.lost_regions_message());
         }
         self.confirm(&message, out);
         match message {
-            Message::Recall => self.on_recall(now, from, out),
-            Message::Recalled { horizon, held, highest, observed } => {
-                let told = Told { horizon, held, highest, observed };
-                self.on_recalled(now, from.address(), told, random, out);
+            Message::HoldingsQuery => self.on_holdings_query(now, from, out),
+            Message::HoldingsReply { horizon, held, highest, observed } => {
+                let reported = PeerHoldings { horizon, held, highest, observed };
+                self.on_holdings_reply(now, from.address(), reported, random, out);
             }
             Message::Ask { ask, above } => self.on_ask(now, from, ask, above, out),
             Message::Piece { piece, horizon } => {
@@ -434,23 +437,25 @@ impl<S: Times> Partition<S> {
             Message::Received { up_to } => self.on_received(from.address(), up_to, out),
             Message::Evict { regions } => self.on_evict(now, regions.into_iter(), random, out),
             message @ (Message::Standing { .. }
-            | Message::Accord { .. }
-            | Message::Fates { .. }
-            | Message::Fated { .. }) => self.on_accord_message(now, from, message, random, out),
+            | Message::Agreement { .. }
+            | Message::SurvivorOutcomeQuery { .. }
+            | Message::SurvivorOutcomeReply { .. }) => {
+                self.on_accord_message(now, from, message, random, out)
+            }
             // A report that is left out is not repeated until it is answered.
             Message::StableReport { installed, oldest, fastest } => {
                 self.on_stable_report(now, from.address(), (installed, oldest), fastest, out);
             }
-            message if self.life == Life::Refilling => self.refuse(from, &message, out),
+            message if self.status == Status::CatchingUp => self.refuse(from, &message, out),
             Message::StartTx { stable, oldest, gone, subscribes } => {
                 self.on_start_tx(from.address(), stable, Lease::new(now, oldest, gone, subscribes), out);
             }
             Message::SliceReq { .. } => self.on_slice_req(now, from.address(), message, random, out),
             Message::Prepare { .. } => self.on_prepare(now, from.address(), message, random, out),
             Message::Query { id } => self.on_query(from.address(), id, out),
-            Message::Inquire { id } => self.on_inquire(from.address(), id, out),
-            Message::Inquired { id, at } => self.on_inquired(from.address(), id, at, out),
-            Message::Behind => self.on_behind(now, from.address(), out),
+            Message::OutcomeQuery { id } => self.on_outcome_query(from.address(), id, out),
+            Message::OutcomeReply { id, at } => self.on_outcome_reply(from.address(), id, at, out),
+            Message::TransferRequired => self.on_transfer_required(now, from.address(), out),
             Message::Replicate { origin, id, at, depends_on, effects } => {
                 self.on_replicate(origin, id, at, depends_on, effects, out);
             }
@@ -499,7 +504,7 @@ impl<S: Times> Partition<S> {
             if self.store.has_effect(hash, &of_key.key, stamp) {
                 continue;
             }
-            for effect in of_key.effects.iter().filter_map(|bytes| pledge::effect(bytes)) {
+            for effect in of_key.effects.iter().filter_map(|bytes| intent::effect(bytes)) {
                 let settles = matches!(effect, Effect::Key(key::Effect::Resolve { .. }));
                 if settles && stamp.region != self.region && self.options.mutants.has(Mutant::SettledHereOnly)
                 {
@@ -546,18 +551,18 @@ impl<S: Times> Partition<S> {
         self.logged.last = out.persisted();
     }
 
-    fn hold(&mut self, id: TransactionId, pledges: &[Pledge]) {
-        for pledge in pledges {
-            self.held.entry(pledge.key.clone()).or_default().insert(id);
+    fn hold(&mut self, id: TransactionId, intents: &[WriteIntent]) {
+        for intent in intents {
+            self.held.entry(intent.key.clone()).or_default().insert(id);
         }
     }
 
-    fn let_go(&mut self, id: TransactionId, pledges: &[Pledge]) {
-        for pledge in pledges {
-            if let Some(holders) = self.held.get_mut(&pledge.key) {
+    fn let_go(&mut self, id: TransactionId, intents: &[WriteIntent]) {
+        for intent in intents {
+            if let Some(holders) = self.held.get_mut(&intent.key) {
                 holders.remove(&id);
                 if holders.is_empty() {
-                    self.held.remove(&pledge.key);
+                    self.held.remove(&intent.key);
                 }
             }
         }
@@ -568,7 +573,7 @@ impl<S: Times> Partition<S> {
 fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S::Depends>> {
     let mut store = Store::new(topology.seed, Stamp::default());
     if S::MERGES && !options.mutants.has(Mutant::ResetUnobserved) {
-        store.merge_by(stamp::sight::<S>);
+        store.merge_by_dependencies(stamp::dependencies::<S>);
         if options.conflict_bytes > 0 {
             store.list_losses_by(LossOptions {
                 name: Stamp::name,
@@ -580,11 +585,11 @@ fn new_store<S: Times>(topology: &Topology, options: &Options) -> Store<Stamp<S:
     store
 }
 
-/// The effects of all pledges, by key.
-fn effects_of(pledges: &[Pledge]) -> Vec<KeyEffects> {
-    let by_key = pledges
+/// The effects of all write intents, by key.
+fn effects_of(intents: &[WriteIntent]) -> Vec<KeyEffects> {
+    let by_key = intents
         .iter()
-        .map(|pledge| KeyEffects { key: pledge.key.clone(), effects: pledge.effects().cloned().collect() });
+        .map(|intent| KeyEffects { key: intent.key.clone(), effects: intent.effects().cloned().collect() });
     by_key.filter(|of_key| !of_key.effects.is_empty()).collect()
 }
 

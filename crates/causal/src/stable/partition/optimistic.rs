@@ -3,7 +3,7 @@
 
 use super::Partition;
 use crate::stable::Times;
-use crate::stable::message::{Part, Whole, Work};
+use crate::stable::message::{KeyspaceWork, Part, Work};
 use types::Timestamp;
 
 impl<S: Times> Partition<S> {
@@ -48,11 +48,16 @@ impl<S: Times> Partition<S> {
 
     /// What a reader of these keys depends on from now on (Algorithm 1, lines 4 and 5): what the snapshot shows of them. All
     /// below the horizon is stable in every region.
-    pub(super) fn seen_of(&self, snapshot: S, parts: &[Part<S>], whole: &[Whole]) -> Option<S::Depends> {
+    pub(super) fn seen_of(
+        &self,
+        snapshot: S,
+        parts: &[Part<S>],
+        keyspace_work: &[KeyspaceWork],
+    ) -> Option<S::Depends> {
         if !S::OPTIMISTIC {
             return None;
         }
-        if !whole.is_empty() {
+        if !keyspace_work.is_empty() {
             return Some(snapshot.depends_on(self.region));
         }
         let mut seen = S::at(self.horizon.whole());

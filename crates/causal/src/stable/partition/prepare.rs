@@ -1,10 +1,12 @@
 //! The participant's vote: evaluates what must see the newest state, checks what is in the way, proposes a commit
 //! timestamp (Wren, Algorithm 6, lines 13 to 19; Corrections 21, 26 and 70).
 
-use super::slices::{Ahead, Evaluation};
+use super::slices::{Evaluation, OverlaidState};
 use super::{Decided, Partition, Pending, borrowed, effects_of};
-use crate::stable::message::{Answer, Gained, KeyEffects, Message, Part, Vote, Whole, Work};
-use crate::stable::pledge::{self, Deed, Pledge, encoded};
+use crate::stable::intent::{self, PreparedOperation, WriteIntent, encoded};
+use crate::stable::message::{
+    Answer, EvaluationResults, KeyEffects, KeyspaceWork, Message, Part, Vote, Work,
+};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Depends, Mutant, Node, Times};
@@ -17,8 +19,8 @@ use types::{
     Address, Error, ErrorCode, KeyHash, RegionId, RegionSet, ReplyBuf, Rng, Timestamp, TransactionId,
 };
 
-/// What a `Prepare` asks for, beside the work.
-struct Terms<S> {
+/// What a `Prepare` requests, except for the work.
+struct PrepareRequest<S> {
     id: TransactionId,
     regions: RegionSet,
     snapshot: S,
@@ -26,7 +28,7 @@ struct Terms<S> {
     now_millis: u64,
 }
 
-impl<S: Times> Terms<S> {
+impl<S: Times> PrepareRequest<S> {
     /// True if an effect is not there for a transaction in this region, although its place is (Corrections 43).
     fn hides(&self, stamp: &Stamp<S::Depends>, region: RegionId) -> bool {
         self.pessimistic && self.snapshot.hides(stamp, region)
@@ -35,9 +37,9 @@ impl<S: Times> Terms<S> {
 
 /// What has been worked out of a `Prepare`.
 #[derive(Default)]
-struct Worked {
-    pledges: BTreeMap<Box<[u8]>, Pledge>,
-    gained: Gained,
+struct EvaluatedPrepare {
+    intents: BTreeMap<Box<[u8]>, WriteIntent>,
+    results: EvaluationResults,
 }
 
 fn first_key<S: Times>(parts: &[Part<S>]) -> Box<[u8]> {
@@ -65,7 +67,7 @@ impl<S: Times> Partition<S> {
             alone,
             pessimistic,
             parts,
-            whole,
+            keyspace_work,
         } = message
         else {
             return;
@@ -81,8 +83,8 @@ impl<S: Times> Partition<S> {
                 Vote::Aborted
             }
             None => {
-                let terms = Terms { id, regions, snapshot, pessimistic, now_millis };
-                match self.consider(now, &terms, highest, &parts, &whole, random) {
+                let terms = PrepareRequest { id, regions, snapshot, pessimistic, now_millis };
+                match self.consider(now, &terms, highest, &parts, &keyspace_work, random) {
                     Ok(worked) if alone => self.commit_alone(now, &terms, worked, out),
                     Ok(worked) => self.propose(now, &terms, decider, worked, out),
                     Err(vote) => {
@@ -101,29 +103,29 @@ impl<S: Times> Partition<S> {
     fn known_vote(&self, id: TransactionId) -> Option<Vote<S::Depends>> {
         if let Some(decided) = self.decisions.get(id) {
             return Some(match decided.at {
-                Some(at) => Vote::Committed { at, gained: decided.gained.clone() },
+                Some(at) => Vote::Committed { at, results: decided.results.clone() },
                 None => Vote::Aborted,
             });
         }
         let (at, pending) = self.participant.prepared(id)?;
-        Some(Vote::Prepared { at, gained: pending.gained.clone() })
+        Some(Vote::Prepared { at, results: pending.results.clone() })
     }
 
     fn consider(
         &mut self,
         now: Now,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         highest: Timestamp,
         parts: &[Part<S>],
-        whole: &[Whole],
+        keyspace_work: &[KeyspaceWork],
         random: &mut Rng,
-    ) -> Result<Worked, Vote<S::Depends>> {
+    ) -> Result<EvaluatedPrepare, Vote<S::Depends>> {
         if let Some(region) = self.evictions.bereaves::<S>(terms.snapshot.depends_on(self.region)) {
             let error = Error::new(ErrorCode::Unavailable, self.topology.why_bereft(region));
             return Err(Vote::Refused { error });
         }
         if S::OPTIMISTIC && self.lacks_observed(terms.snapshot, parts) {
-            // It may come soon: the coordinator tries again, as long as it is asked for.
+            // The state may arrive soon: the coordinator retries, as long as the client waits.
             return Err(Vote::Conflict { key: first_key(parts), raise: S::Depends::default() });
         }
         if self.clock.observe(highest, now.wall).is_err() {
@@ -138,76 +140,77 @@ impl<S: Times> Partition<S> {
             return Err(Vote::TooOld);
         }
         self.learn_stable(now, terms.snapshot);
-        if S::observed(terms.snapshot.depends_on(self.region)) < self.promised_sight {
-            // Peers were told that what follows has observed more. The coordinator's lease is long over.
-            let raise = S::from_whole(self.promised_sight).depends_on(self.region);
+        if S::observed(terms.snapshot.depends_on(self.region)) < self.promised_dependencies {
+            // The partition has promised its peers that later effects have observed more. The coordinator's lease is
+            // long over.
+            let raise = S::from_whole(self.promised_dependencies).depends_on(self.region);
             return Err(Vote::Conflict { key: first_key(parts), raise });
         }
-        self.work_out(terms, parts, whole, random)
+        self.work_out(terms, parts, keyspace_work, random)
     }
 
     fn work_out(
         &mut self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         parts: &[Part<S>],
-        whole: &[Whole],
+        keyspace_work: &[KeyspaceWork],
         random: &mut Rng,
-    ) -> Result<Worked, Vote<S::Depends>> {
-        let mut worked = Worked::default();
+    ) -> Result<EvaluatedPrepare, Vote<S::Depends>> {
+        let mut worked = EvaluatedPrepare::default();
         for part in parts {
             self.work_out_part(terms, part, random, &mut worked)?;
         }
-        for whole in whole {
-            if let Whole::Flush { step, except } = whole {
+        for keyspace_work in keyspace_work {
+            if let KeyspaceWork::Flush { step, except } = keyspace_work {
                 let flushed: Vec<_> = self.keys().into_iter().filter(|key| !except.contains(key)).collect();
                 for key in &flushed {
-                    let deeds = vec![Deed::blind(encoded(&Effect::DELETE))];
-                    worked.pledges.insert(key.clone(), Pledge { key: key.clone(), deeds });
+                    let operations = vec![PreparedOperation::blind(encoded(&Effect::DELETE))];
+                    worked.intents.insert(key.clone(), WriteIntent { key: key.clone(), operations });
                 }
-                worked.gained.answers.push(Answer { flushed, ..Answer::new(*step, ReplyBuf::new()) });
+                worked.results.answers.push(Answer { flushed, ..Answer::new(*step, ReplyBuf::new()) });
             }
         }
-        match worked.pledges.values().find(|pledge| self.is_blocked(pledge)) {
-            Some(pledge) => Err(Vote::Conflict { key: pledge.key.clone(), raise: S::Depends::default() }),
+        match worked.intents.values().find(|intent| self.is_blocked(intent)) {
+            Some(intent) => Err(Vote::Conflict { key: intent.key.clone(), raise: S::Depends::default() }),
             None => Ok(worked),
         }
     }
 
     fn work_out_part(
         &mut self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         part: &Part<S>,
         random: &mut Rng,
-        worked: &mut Worked,
+        worked: &mut EvaluatedPrepare,
     ) -> Result<(), Vote<S::Depends>> {
         let hash = self.store.hash(&part.key);
         self.store.unpack(hash, &part.key);
-        let mut pledge = Pledge { key: (*part.key).into(), deeds: Vec::new() };
-        let (mut before, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), Ahead::of(part.work.len()));
+        let mut intent = WriteIntent { key: (*part.key).into(), operations: Vec::new() };
+        let (mut before, mut ahead): (Vec<Box<[u8]>>, _) = (Vec::new(), OverlaidState::of(part.work.len()));
         let mut known = true;
         if part.work.iter().any(|work| matches!(work, Work::Evaluate { .. })) {
-            self.observe_newest(terms, hash, part, &mut worked.gained)?;
+            self.observe_newest(terms, hash, part, &mut worked.results)?;
         }
         for work in &part.work {
-            let deed = match work {
+            let prepared = match work {
                 Work::Effect { effect } => {
                     if before.is_empty()
                         && let Some(expiry) = self.expiry(hash, &part.key, effect, terms.now_millis)
                     {
-                        pledge.deeds.push(Deed::blind(encoded(&expiry)));
+                        intent.operations.push(PreparedOperation::blind(encoded(&expiry)));
                         before.push(encoded(&expiry));
                         known = false;
                     }
-                    let deed = Deed::blind(effect.clone());
-                    if pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
-                        self.withstands_hidden(terms, hash, &part.key, &deed)?;
+                    let prepared = PreparedOperation::blind(effect.clone());
+                    if intent::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
+                        self.withstands_hidden(terms, hash, &part.key, &prepared)?;
                     }
                     if self.is_of_another_type(terms, hash, &part.key, effect, &before) {
                         // As everywhere, what is outside its type stays as it is.
                         known = false;
                         continue;
                     }
-                    deed
+                    prepared
                 }
                 Work::Evaluate { step, operation, blind } => {
                     known = false;
@@ -221,11 +224,11 @@ impl<S: Times> Partition<S> {
                         now_millis: terms.now_millis,
                         site: self.topology.site(self.region),
                     };
-                    self.evaluate_newest(terms, *step, &evaluation, &mut ahead, random, &mut worked.gained)?
+                    self.evaluate_newest(terms, *step, &evaluation, &mut ahead, random, &mut worked.results)?
                 }
                 Work::Candidate => continue,
                 Work::Observed { operation, effects } => {
-                    let deed = Deed {
+                    let prepared = PreparedOperation {
                         operation: Some((**operation).into()),
                         whole: false,
                         effects: effects.clone(),
@@ -233,35 +236,34 @@ impl<S: Times> Partition<S> {
                     let stands = match self.settle(hash, &part.key, operation) {
                         Some(settlement) => settlement.effects() == *effects,
                         None => {
-                            self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &deed)?
+                            self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &prepared)?
                         }
                     };
-                    self.withstands_hidden(terms, hash, &part.key, &deed)?;
-                    let stands = stands && self.spares_hidden(terms, hash, &part.key, &deed).is_ok();
-                    if !stands {
+                    self.withstands_hidden(terms, hash, &part.key, &prepared)?;
+                    if !stands || self.spares_hidden(terms, hash, &part.key, &prepared).is_err() {
                         return Err(Vote::Changed { key: (*part.key).into() });
                     }
-                    deed
+                    prepared
                 }
                 Work::Watched { since, at_millis } => {
-                    let deed = Deed { whole: true, ..Deed::default() };
-                    // What has come to be seen of other regions meanwhile would be seen beside what was seen before.
+                    let prepared = PreparedOperation { whole: true, ..PreparedOperation::default() };
+                    // Otherwise the transaction would mix states of two times.
                     if self.has_expired_since(hash, &part.key, *at_millis, terms.now_millis)
-                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &deed)?
+                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &prepared)?
                     {
                         return Err(Vote::Touched);
                     }
-                    deed
+                    prepared
                 }
             };
-            before.extend(deed.effects.iter().cloned());
-            pledge.deeds.push(deed);
+            before.extend(prepared.effects.iter().cloned());
+            intent.operations.push(prepared);
         }
         if !known {
-            let effects = pledge.effects().cloned().collect();
-            worked.gained.effects.push(KeyEffects { key: (*part.key).into(), effects });
+            let effects = intent.effects().cloned().collect();
+            worked.results.effects.push(KeyEffects { key: (*part.key).into(), effects });
         }
-        worked.pledges.insert((*part.key).into(), pledge);
+        worked.intents.insert((*part.key).into(), intent);
         Ok(())
     }
 
@@ -274,19 +276,19 @@ impl<S: Times> Partition<S> {
     /// The deletion of what has expired of a key: an effect there starts without it, unless it replaces everything anyway.
     fn expiry(&self, hash: KeyHash, key: &[u8], effect: &[u8], now_millis: u64) -> Option<Effect<'static>> {
         let expiry = self.store.record(hash, key)?.cell().expiry(now_millis);
-        expiry.filter(|_| pledge::effect(effect).is_some_and(|effect| effect.kind().is_some()))
+        expiry.filter(|_| intent::effect(effect).is_some_and(|effect| effect.kind().is_some()))
     }
 
     /// True if the key, as the effect's group and the snapshot show it, holds another type than the effect is for.
     fn is_of_another_type(
         &mut self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         hash: KeyHash,
         key: &[u8],
         effect: &[u8],
         before: &[Box<[u8]>],
     ) -> bool {
-        let Some(kind) = pledge::effect(effect).and_then(|effect| effect.kind()) else { return false };
+        let Some(kind) = intent::effect(effect).and_then(|effect| effect.kind()) else { return false };
         let newest = self.store.record(hash, key).and_then(|record| record.cell().kind());
         let fits = newest.is_none_or(|newest| newest == kind) && !self.store.waits(hash, key);
         if before.is_empty() && fits {
@@ -294,7 +296,7 @@ impl<S: Times> Partition<S> {
         }
         let (region, snapshot) = (self.region, terms.snapshot);
         let group = S::group(&self.stamp(terms.id, Timestamp::MAX, terms.snapshot.depends_on(region)));
-        let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| pledge::effect(bytes)).collect();
+        let before: Vec<Effect<'_>> = before.iter().filter_map(|bytes| intent::effect(bytes)).collect();
         let visible = |stamp: &Stamp<S::Depends>| S::group(stamp) == group || snapshot.shows(stamp, region);
         let bounds = terms.snapshot.bounds(region).map(|bounds| Bounds {
             group,
@@ -310,17 +312,17 @@ impl<S: Times> Partition<S> {
     /// (Corrections 43 and 70).
     fn withstands_hidden(
         &self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         hash: KeyHash,
         key: &[u8],
-        deed: &Deed,
+        prepared: &PreparedOperation,
     ) -> Result<(), Vote<S::Depends>> {
         if !terms.pessimistic {
             return Ok(());
         }
         let mut effects = self.store.effects_beyond(hash, key, None);
         let in_the_way =
-            effects.find(|(stamp, effect)| terms.hides(stamp, self.region) && !deed.withstands(effect));
+            effects.find(|(stamp, effect)| terms.hides(stamp, self.region) && !prepared.withstands(effect));
         let Some((stamp, _)) = in_the_way else { return Ok(()) };
         if self.has_received(S::default().with(stamp.depends_on)) {
             // Other partitions will soon have received it, too.
@@ -338,21 +340,21 @@ impl<S: Times> Partition<S> {
     /// been shown, as it depends on something that is missing here, it must not take back: it waits for what is missing.
     fn spares_hidden(
         &self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         hash: KeyHash,
         key: &[u8],
-        deed: &Deed,
+        prepared: &PreparedOperation,
     ) -> Result<(), Vote<S::Depends>> {
         if !S::OPTIMISTIC || terms.pessimistic {
             return Ok(());
         }
-        let is_typed = |bytes: &[u8]| pledge::effect(bytes).is_some_and(|effect| effect.kind().is_some());
-        let typed = deed.effects.iter().filter(|bytes| is_typed(bytes)).cloned();
-        let typed: Vec<Deed> = typed.map(Deed::blind).collect();
+        let is_typed = |bytes: &[u8]| intent::effect(bytes).is_some_and(|effect| effect.kind().is_some());
+        let typed = prepared.effects.iter().filter(|bytes| is_typed(bytes)).cloned();
+        let typed: Vec<PreparedOperation> = typed.map(PreparedOperation::blind).collect();
         let hidden = self.store.effects_beyond(hash, key, None).filter(|(stamp, effect)| {
             stamp.region != self.region
                 && terms.snapshot.hides(stamp, self.region)
-                && !typed.iter().all(|deed| deed.withstands(effect))
+                && !typed.iter().all(|prepared| prepared.withstands(effect))
         });
         match hidden.map(|(stamp, _)| stamp.depends_on).reduce(S::Depends::of_either) {
             None => Ok(()),
@@ -364,10 +366,10 @@ impl<S: Times> Partition<S> {
     /// snapshot does not show; what depends on more of the others than the snapshot shows needs a newer snapshot.
     fn observe_newest(
         &self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         hash: KeyHash,
         part: &Part<S>,
-        gained: &mut Gained,
+        results: &mut EvaluationResults,
     ) -> Result<(), Vote<S::Depends>> {
         if terms.snapshot.whole() < self.horizon.whole() {
             return Err(Vote::TooOld);
@@ -382,8 +384,8 @@ impl<S: Times> Partition<S> {
             }
             let place = (stamp.at, stamp.transaction);
             let shown = terms.snapshot.shows(&stamp, self.region) || part.own.contains(&stamp.transaction);
-            if !shown && gained.observed.last() != Some(&place) {
-                gained.observed.push(place);
+            if !shown && results.observed.last() != Some(&place) {
+                results.observed.push(place);
             }
         }
         match raise == S::Depends::default() {
@@ -394,21 +396,21 @@ impl<S: Times> Partition<S> {
 
     fn evaluate_newest(
         &mut self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         step: u32,
         evaluation: &Evaluation<'_, S::Depends>,
-        ahead: &mut Ahead,
+        ahead: &mut OverlaidState,
         random: &mut Rng,
-        gained: &mut Gained,
-    ) -> Result<Deed, Vote<S::Depends>> {
+        results: &mut EvaluationResults,
+    ) -> Result<PreparedOperation, Vote<S::Depends>> {
         if let Some(settlement) = self.settle(evaluation.hash, evaluation.key, evaluation.operation) {
-            let deed = Deed {
+            let prepared = PreparedOperation {
                 operation: Some(evaluation.operation.into()),
                 whole: false,
                 effects: settlement.effects(),
             };
-            gained.answers.push(Answer::new(step, settlement.reply));
-            return Ok(deed);
+            results.answers.push(Answer::new(step, settlement.reply));
+            return Ok(prepared);
         }
         let mut reply = ReplyBuf::new();
         let (region, snapshot) = (self.region, terms.snapshot);
@@ -422,25 +424,26 @@ impl<S: Times> Partition<S> {
         let effects = evaluation.run(&mut self.store, visible, bounds, ahead, random, &mut reply).map_err(
             |malformed| Vote::Refused { error: Error::refused(format!("a transaction holds a {malformed}")) },
         )?;
-        let deed = Deed { operation: Some(evaluation.operation.into()), whole: false, effects };
-        self.withstands_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
-        self.spares_hidden(terms, evaluation.hash, evaluation.key, &deed)?;
-        gained.answers.push(Answer::new(step, reply));
-        Ok(deed)
+        let prepared =
+            PreparedOperation { operation: Some(evaluation.operation.into()), whole: false, effects };
+        self.withstands_hidden(terms, evaluation.hash, evaluation.key, &prepared)?;
+        self.spares_hidden(terms, evaluation.hash, evaluation.key, &prepared)?;
+        results.answers.push(Answer::new(step, reply));
+        Ok(prepared)
     }
 
-    /// True if nothing of this region that `since` does not show matters to the deed, nor of another region what `others`
+    /// True if nothing of this region that `since` does not show matters to the operation, nor of another region what `others`
     /// shows; the session's own apart.
     fn is_unchanged(
         &self,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         (since, others): (S, S),
         hash: KeyHash,
         part: &Part<S>,
-        deed: &Deed,
+        prepared: &PreparedOperation,
     ) -> Result<bool, Vote<S::Depends>> {
         if since.whole() < self.horizon.whole() {
-            return Err(if deed.whole { Vote::Touched } else { Vote::TooOld });
+            return Err(if prepared.whole { Vote::Touched } else { Vote::TooOld });
         }
         let bounds = since.bounds(self.region).filter(|_| others.whole() <= since.whole());
         let later = self.store.effects_beyond(hash, &part.key, bounds);
@@ -450,19 +453,19 @@ impl<S: Times> Partition<S> {
                 && !(stamp.region == self.region && terms.hides(stamp, self.region))
                 && !part.own.contains(&stamp.transaction)
         });
-        Ok(foreign.all(|(_, foreign)| deed.withstands(&foreign)))
+        Ok(foreign.all(|(_, foreign)| prepared.withstands(&foreign)))
     }
 
-    fn is_blocked(&self, pledge: &Pledge) -> bool {
+    fn is_blocked(&self, intent: &WriteIntent) -> bool {
         if self.options.mutants.has(Mutant::UndecidedIgnored) {
             return false;
         }
-        let holders = self.held.get(&pledge.key).into_iter().flatten();
-        let theirs = holders.filter_map(|id| self.participant.prepared(*id)).flat_map(|(_, p)| &p.pledges);
-        theirs.filter(|other| other.key == pledge.key).any(|other| other.is_in_the_way_of(pledge))
+        let holders = self.held.get(&intent.key).into_iter().flatten();
+        let theirs = holders.filter_map(|id| self.participant.prepared(*id)).flat_map(|(_, p)| &p.intents);
+        theirs.filter(|other| other.key == intent.key).any(|other| other.is_in_the_way_of(intent))
     }
 
-    fn depends_on(&self, terms: &Terms<S>) -> S::Depends {
+    fn depends_on(&self, terms: &PrepareRequest<S>) -> S::Depends {
         S::with_parts(terms.snapshot.depends_on(self.region), terms.regions)
     }
 
@@ -470,45 +473,45 @@ impl<S: Times> Partition<S> {
     fn propose(
         &mut self,
         now: Now,
-        terms: &Terms<S>,
+        terms: &PrepareRequest<S>,
         decider: Address,
-        worked: Worked,
+        worked: EvaluatedPrepare,
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote<S::Depends> {
         let (id, at) = (terms.id, self.clock.tick(now.wall));
         let depends_on = self.depends_on(terms);
-        let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
-        let gained = Cow::Borrowed(&worked.gained);
+        let intents: Vec<WriteIntent> = worked.intents.into_values().collect();
+        let results = Cow::Borrowed(&worked.results);
         let record =
-            Record::Prepared { id, at, depends_on, decider, pledges: Cow::Borrowed(&pledges), gained };
+            Record::Prepared { id, at, depends_on, decider, intents: Cow::Borrowed(&intents), results };
         self.persist(&record, out);
-        self.hold(id, &pledges);
-        let gained = worked.gained.clone();
+        self.hold(id, &intents);
+        let results = worked.results.clone();
         self.participant.prepare(
             id,
             at,
-            Pending { depends_on, decider, pledges, gained, since: now.instant, fenced: false },
+            Pending { depends_on, decider, intents, results, since: now.instant, fenced: false },
         );
-        Vote::Prepared { at, gained: worked.gained }
+        Vote::Prepared { at, results: worked.results }
     }
 
     /// The only participant decides at once: its record is the decision.
     fn commit_alone(
         &mut self,
         now: Now,
-        terms: &Terms<S>,
-        worked: Worked,
+        terms: &PrepareRequest<S>,
+        worked: EvaluatedPrepare,
         out: &mut Outputs<'_, Node<S>>,
     ) -> Vote<S::Depends> {
         let at = self.clock.tick(now.wall);
         let stamp = self.stamp(terms.id, at, self.depends_on(terms));
-        let pledges: Vec<Pledge> = worked.pledges.into_values().collect();
-        let effects = effects_of(&pledges);
-        let gained = Cow::Borrowed(&worked.gained);
-        self.persist(&Record::Alone { effects: borrowed(stamp, &effects), gained }, out);
+        let intents: Vec<WriteIntent> = worked.intents.into_values().collect();
+        let effects = effects_of(&intents);
+        let results = Cow::Borrowed(&worked.results);
+        self.persist(&Record::Alone { effects: borrowed(stamp, &effects), results }, out);
         self.commit_effects(stamp, effects);
-        let gained = worked.gained;
-        self.decisions.decide(terms.id, Decided { at: Some(at), outlives: false, gained: gained.clone() });
-        Vote::Committed { at, gained }
+        let results = worked.results;
+        self.decisions.decide(terms.id, Decided { at: Some(at), outlives: false, results: results.clone() });
+        Vote::Committed { at, results }
     }
 }

@@ -10,8 +10,8 @@
 //! effects on a key count once, and what is at or below the horizon is in the cell.
 
 use super::expire::is_nobodys;
-use super::{Decided, Life, Origin, Partition, Pending};
-use crate::stable::pledge;
+use super::{Decided, Origin, Partition, Pending, Status};
+use crate::stable::intent;
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Depends, Mutant, Node, Timer, Times};
@@ -31,11 +31,11 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 impl<S: Times> Partition<S> {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
-        let (mut kept, mut context) = (KeptEffects::default(), KeptContext::default());
+        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
             match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
-                Record::Kept { key, stamp, effect } => {
+                Record::RetainedEffect { key, stamp, effect } => {
                     if let Some(full) = kept.add(&key, stamp, &effect) {
                         self.evictions.without_given_up::<S>(&full).put_into(&mut self.store);
                     }
@@ -47,7 +47,7 @@ impl<S: Times> Partition<S> {
             }
         }
         self.evictions.without_given_up::<S>(&kept).put_into(&mut self.store);
-        // Whoever told this may not have given up everything yet.
+        // The source of this piece may not have given up everything yet.
         self.evictions.search_again();
         Ok(())
     }
@@ -55,13 +55,13 @@ impl<S: Times> Partition<S> {
     pub(super) fn recover(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         self.fold_behind();
         match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
-            Record::Prepared { id, at, depends_on, decider, pledges, gained } => {
+            Record::Prepared { id, at, depends_on, decider, intents, results } => {
                 self.clock.recover(at);
                 if self.decisions.get(id).is_none() && self.participant.prepared(id).is_none() {
-                    let pledges = pledges.into_owned();
-                    self.hold(id, &pledges);
-                    let (gained, since) = (gained.into_owned(), Instant::default());
-                    let pending = Pending { depends_on, decider, pledges, gained, since, fenced: false };
+                    let intents = intents.into_owned();
+                    self.hold(id, &intents);
+                    let (results, since) = (results.into_owned(), Instant::default());
+                    let pending = Pending { depends_on, decider, intents, results, since, fenced: false };
                     self.participant.prepare(id, at, pending);
                 }
             }
@@ -71,12 +71,12 @@ impl<S: Times> Partition<S> {
                 }
             }
             Record::Aborted { id } => self.abort(id),
-            Record::Alone { effects: Effects { stamp, effects }, gained } => {
+            Record::Alone { effects: Effects { stamp, effects }, results } => {
                 self.clock.recover(stamp.at);
                 self.commit_effects(stamp, effects.into_owned());
                 if !is_nobodys(stamp.transaction) {
-                    let gained = gained.into_owned();
-                    let decided = Decided { at: Some(stamp.at), outlives: false, gained };
+                    let results = results.into_owned();
+                    let decided = Decided { at: Some(stamp.at), outlives: false, results };
                     self.decisions.decide(stamp.transaction, decided);
                 }
             }
@@ -92,7 +92,7 @@ impl<S: Times> Partition<S> {
             Record::Promise { .. } if self.options.mutants.has(Mutant::PromiseForgotten) => {}
             Record::Promise { until, observed } => {
                 self.promised = self.promised.max(until);
-                self.promised_sight = self.promised_sight.max(observed);
+                self.promised_dependencies = self.promised_dependencies.max(observed);
                 self.clock.recover(until);
             }
             Record::Heard { received } => {
@@ -105,8 +105,8 @@ impl<S: Times> Partition<S> {
                 let above = above.iter().copied().collect();
                 self.origins.insert(origin, Origin { up_to, above, vouched: Timestamp::ZERO });
             }
-            Record::Decided { id, at, outlives, gained } => {
-                self.decisions.decide(id, Decided { at, outlives, gained: gained.into_owned() });
+            Record::Decided { id, at, outlives, results } => {
+                self.decisions.decide(id, Decided { at, outlives, results: results.into_owned() });
             }
             Record::Outgoing(Effects { stamp, .. }) if self.evictions.gives_up::<S>(&stamp) => {}
             Record::Outgoing(Effects { stamp, effects }) => {
@@ -120,7 +120,7 @@ impl<S: Times> Partition<S> {
                 self.store.restore(&key, place, record::cell(&cell)?);
             }
             // A key's effects stand together in a chunk.
-            Record::Kept { .. } | Record::Context { .. } => {}
+            Record::RetainedEffect { .. } | Record::Context { .. } => {}
             Record::Gaps { filled } => {
                 self.forgetful = true;
                 if !filled {
@@ -169,10 +169,10 @@ impl<S: Times> Partition<S> {
     ) {
         self.settle_origins();
         self.give_up_all();
-        if (complete && !self.gaps) || self.options.mutants.has(Mutant::StampBeforeRefill) {
+        if (complete && !self.gaps) || self.options.mutants.has(Mutant::StampBeforeCatchUp) {
             return self.begin_serving(now, out);
         }
-        self.life = Life::Refilling;
+        self.status = Status::CatchingUp;
         self.gaps = true;
         self.forgetful = true;
         self.persist(&Record::Gaps { filled: false }, out);
@@ -181,7 +181,7 @@ impl<S: Times> Partition<S> {
 
     /// Nothing is missing: it serves, and its peers go on from what it holds.
     pub(super) fn begin_serving(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
-        self.life = Life::Serving;
+        self.status = Status::Serving;
         if self.options.mutants.has(Mutant::PromiseForgotten) {
             self.clock = HybridClock::new(self.options.clock_bound);
         }
@@ -224,7 +224,7 @@ impl<S: Times> Partition<S> {
     fn checkpoint_queues(&self, chunk: &mut Vec<u8>) {
         record::put::<S>(chunk, &Record::Horizon { at: self.horizon.whole() });
         let until = self.promised.max(self.clock.last());
-        record::put::<S>(chunk, &Record::Promise { until, observed: self.promised_sight });
+        record::put::<S>(chunk, &Record::Promise { until, observed: self.promised_dependencies });
         for (origin, received) in &self.origins {
             let above = Cow::Owned(received.above.iter().copied().collect());
             record::put::<S>(chunk, &Record::Received { origin: *origin, up_to: received.up_to, above });
@@ -233,33 +233,33 @@ impl<S: Times> Partition<S> {
             record::put::<S>(chunk, &Record::Evicted { region, held, cut });
         }
         for (id, decided) in self.decisions.iter() {
-            let gained = Cow::Borrowed(&decided.gained);
+            let results = Cow::Borrowed(&decided.results);
             let (at, outlives) = (decided.at, decided.outlives);
-            record::put::<S>(chunk, &Record::Decided { id, at, outlives, gained });
+            record::put::<S>(chunk, &Record::Decided { id, at, outlives, results });
         }
         for (id, at, pending) in self.participant.undecided() {
             let (depends_on, decider) = (pending.depends_on, pending.decider);
-            let pledges = Cow::Borrowed(pending.pledges.as_slice());
-            let gained = Cow::Borrowed(&pending.gained);
-            record::put::<S>(chunk, &Record::Prepared { id, at, depends_on, decider, pledges, gained });
+            let intents = Cow::Borrowed(pending.intents.as_slice());
+            let results = Cow::Borrowed(&pending.results);
+            record::put::<S>(chunk, &Record::Prepared { id, at, depends_on, decider, intents, results });
         }
-        if self.life == Life::Refilling || self.forgetful {
-            record::put::<S>(chunk, &Record::Gaps { filled: self.life == Life::Serving });
+        if self.status == Status::CatchingUp || self.forgetful {
+            record::put::<S>(chunk, &Record::Gaps { filled: self.status == Status::Serving });
         }
     }
 
-    /// The transactions of this region placed after `told` that some region may lack, of those in memory. What has left it since
+    /// The transactions of this region placed after `reported` that some region may lack, of those in memory. What has left it since
     /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the place up
     /// to which they have been told, so that it never looks like one of a key.
-    fn checkpoint_outgoing(&self, told: Timestamp, chunk: &mut Vec<u8>) -> u64 {
+    fn checkpoint_outgoing(&self, reported: Timestamp, chunk: &mut Vec<u8>) -> u64 {
         let until = match self.options.mutants.has(Mutant::SpilledNotTold) {
             true => self.outbox.dropped(),
             false => self.outbox.dropped_from_memory(),
         };
         record::put::<S>(chunk, &Record::Dropped { until });
-        let mut last = told;
-        let waiting = self.participant.waiting().filter(|(at, ..)| *at > told);
-        for (at, id, outgoing) in self.outbox.after(told).chain(waiting) {
+        let mut last = reported;
+        let waiting = self.participant.waiting().filter(|(at, ..)| *at > reported);
+        for (at, id, outgoing) in self.outbox.after(reported).chain(waiting) {
             if chunk.len() >= CHUNK_BYTES && at.0 >> 1 > last.0 >> 1 {
                 return last.0 >> 1;
             }
@@ -271,8 +271,8 @@ impl<S: Times> Partition<S> {
     }
 
     /// The keys at the cursor: each with its cell at the horizon and the effects above it; or only with its effects
-    /// `above` a place. After the last key comes what was lost to concurrent writes: what becomes known meanwhile is
-    /// told by the effects.
+    /// `above` a place. The lost updates follow the last key: ones that become known in between follow from the
+    /// effects.
     pub(super) fn checkpoint_keys(
         &mut self,
         cursor: u64,
@@ -323,7 +323,7 @@ pub(crate) fn tell_keys<S: Times>(
         }
         if above.is_none() {
             for (stamp, effect, trace) in store.context(hash, key) {
-                let (key, effect) = (Cow::Borrowed(&**key), Cow::Owned(pledge::encoded(&effect).into_vec()));
+                let (key, effect) = (Cow::Borrowed(&**key), Cow::Owned(intent::encoded(&effect).into_vec()));
                 record::put::<S>(
                     chunk,
                     &Record::Context { key, stamp, effect, trace: trace.map(Cow::into_owned) },
@@ -335,7 +335,7 @@ pub(crate) fn tell_keys<S: Times>(
             let mut bytes = Vec::new();
             effect.encode(&mut bytes);
             let (key, effect) = (Cow::Borrowed(&**key), Cow::Borrowed(bytes.as_slice()));
-            record::put::<S>(chunk, &Record::Kept { key, stamp, effect });
+            record::put::<S>(chunk, &Record::RetainedEffect { key, stamp, effect });
         }
     }
     next
@@ -344,19 +344,19 @@ pub(crate) fn tell_keys<S: Times>(
 /// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may be told twice, and the
 /// effects of a transaction on it share a stamp.
 #[derive(Debug)]
-pub(crate) struct KeptContext<D> {
+pub(crate) struct ContextRestore<D> {
     key: Box<[u8]>,
     /// The last one taken of the key.
     taken: Option<Stamp<D>>,
 }
 
-impl<D> Default for KeptContext<D> {
+impl<D> Default for ContextRestore<D> {
     fn default() -> Self {
-        KeptContext { key: Box::default(), taken: None }
+        ContextRestore { key: Box::default(), taken: None }
     }
 }
 
-impl<D: Depends> KeptContext<D> {
+impl<D: Depends> ContextRestore<D> {
     pub(crate) fn add(
         &mut self,
         store: &mut Store<Stamp<D>>,
@@ -366,10 +366,10 @@ impl<D: Depends> KeptContext<D> {
         trace: Option<Trace>,
     ) {
         if *self.key != *key {
-            *self = KeptContext { key: key.into(), taken: None };
+            *self = ContextRestore { key: key.into(), taken: None };
         }
         let hash = store.hash(key);
-        if let Some(effect) = pledge::effect(effect)
+        if let Some(effect) = intent::effect(effect)
             && (self.taken == Some(stamp) || !store.keeps(hash, key, stamp))
         {
             store.keep(hash, key, stamp, &effect, trace);
@@ -380,20 +380,20 @@ impl<D: Depends> KeptContext<D> {
 
 /// The effects of one key as a checkpoint or a piece tells them, one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptEffects<D> {
+pub(crate) struct RetainedEffects<D> {
     pub(crate) key: Box<[u8]>,
     pub(crate) effects: Vec<(Stamp<D>, Box<[u8]>)>,
 }
 
-impl<D> Default for KeptEffects<D> {
+impl<D> Default for RetainedEffects<D> {
     fn default() -> Self {
-        KeptEffects { key: Box::default(), effects: Vec::new() }
+        RetainedEffects { key: Box::default(), effects: Vec::new() }
     }
 }
 
-impl<D: Depends> KeptEffects<D> {
+impl<D: Depends> RetainedEffects<D> {
     /// Adds an effect; returns those of the key before, which are complete, if it is of another key.
-    pub(crate) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<KeptEffects<D>> {
+    pub(crate) fn add(&mut self, key: &[u8], stamp: Stamp<D>, effect: &[u8]) -> Option<RetainedEffects<D>> {
         let full = (*self.key != *key).then(|| std::mem::take(self));
         if full.is_some() {
             self.key = key.into();
@@ -409,7 +409,7 @@ impl<D: Depends> KeptEffects<D> {
             .filter(|stamp| Some(*stamp) <= store.horizon() || store.has_effect(hash, &self.key, *stamp))
             .collect();
         for (stamp, bytes) in self.effects.iter().filter(|(stamp, _)| !known.contains(stamp)) {
-            if let Some(effect) = pledge::effect(bytes) {
+            if let Some(effect) = intent::effect(bytes) {
                 store.commit(hash, &self.key, *stamp, &effect);
             }
         }

@@ -7,7 +7,7 @@
 //! vector: several transactions may share a commit timestamp.
 
 use super::logged::Recorded;
-use super::{Life, Outgoing, Partition, borrowed};
+use super::{Outgoing, Partition, Status, borrowed};
 use crate::stable::message::{KeyEffects, Message};
 use crate::stable::record::Record;
 use crate::stable::stamp::Stamp;
@@ -41,7 +41,7 @@ impl<S: Times> Partition<S> {
         let bound = self.publishable(now);
         let bound = self.promise(bound, out);
         self.installed = self.installed.max(bound);
-        self.raise_watershed();
+        self.raise_stability_frontier();
         let is_idle = self.participant.waiting().next().is_none();
         let due = match self.options.mutants.has(Mutant::ApplyBelow) {
             true => self.participant.apply_through(self.installed.previous()),
@@ -82,23 +82,23 @@ impl<S: Times> Partition<S> {
     fn observed_from_now_on(&self) -> Timestamp {
         let undecided = self.participant.undecided().map(|(_, _, pending)| S::observed(pending.depends_on));
         let waiting = self.participant.waiting().map(|(_, _, outgoing)| S::observed(outgoing.depends_on));
-        undecided.chain(waiting).fold(self.promised_sight, Timestamp::min)
+        undecided.chain(waiting).fold(self.promised_dependencies, Timestamp::min)
     }
 
-    /// What every effect to come has observed need not be kept for merging.
-    fn raise_watershed(&mut self) {
+    /// The store need not retain for merging what every future effect has observed.
+    fn raise_stability_frontier(&mut self) {
         let own = self.observed_from_now_on();
         let coming = || self.origins.keys().copied().chain(self.still_coming());
         let others = coming().map(|origin| self.observed_by.get(&origin).copied().unwrap_or_default());
         let least = others.fold(own, Timestamp::min);
         // Effects of one region have observed one another where its primary evaluates them.
         let alone = S::OBSERVES && coming().next().is_none();
-        let watershed = match alone || self.options.mutants.has(Mutant::ForgetContext) {
+        let stability_frontier = match alone || self.options.mutants.has(Mutant::ForgetContext) {
             true => Timestamp::MAX,
             false => least,
         };
-        self.watershed = watershed;
-        self.store.set_watershed(Stamp::last_at(watershed));
+        self.stability_frontier = stability_frontier;
+        self.store.set_stability_frontier(Stamp::last_at(stability_frontier));
     }
 
     /// Nothing will be placed at or below it any more. The clock remembers it (Corrections 21).
@@ -120,8 +120,8 @@ impl<S: Times> Partition<S> {
         if bound >= self.promised {
             let ahead = self.options.promise.as_micros() as u64;
             let until = Timestamp::from_wall(types::WallTime(bound.wall().0 + ahead)).max(bound);
-            self.promised_sight = self.promised_sight.max(self.oldest);
-            self.persist(&Record::Promise { until, observed: self.promised_sight }, out);
+            self.promised_dependencies = self.promised_dependencies.max(self.oldest);
+            self.persist(&Record::Promise { until, observed: self.promised_dependencies }, out);
             if !self.options.mutants.has(Mutant::HeardNotLogged) && !self.origins.is_empty() {
                 let received =
                     self.origins.iter().map(|(origin, received)| (*origin, received.up_to)).collect();
@@ -226,8 +226,8 @@ impl<S: Times> Partition<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let Some(known) = self.origins.get_mut(&origin) else { return };
-        let told = self.observed_by.entry(origin).or_default();
-        *told = observed.max(*told);
+        let reported = self.observed_by.entry(origin).or_default();
+        *reported = observed.max(*reported);
         known.up_to = known.up_to.max(at);
         let up_to = known.up_to;
         known.above.retain(|(at, _)| *at > up_to);
@@ -236,7 +236,7 @@ impl<S: Times> Partition<S> {
         }
         self.outbox.received(origin, received);
         if self.outbox.lacks(origin) {
-            out.send(self.topology.address(origin, self.index), Message::Behind);
+            out.send(self.topology.address(origin, self.index), Message::TransferRequired);
         }
         self.follow(now, at);
         self.stabilize(now, false, out);
@@ -256,13 +256,13 @@ impl<S: Times> Partition<S> {
     /// The stream to a peer's new life starts with nothing in it.
     pub(super) fn on_peer_started(&mut self, peer: NodeId, out: &mut Outputs<'_, Node<S>>) {
         let Some((region, index)) = self.topology.locate(peer.address()) else { return };
-        self.recall_again(peer.address(), out);
+        self.query_holdings_again(peer.address(), out);
         if let Some(link) = self.neighbours.get_mut(&peer.address()) {
             link.started(peer.incarnation);
         }
         if index == self.index
             && self.links.get_mut(&region).is_some_and(|link| link.started(peer.incarnation))
-            && self.life == Life::Serving
+            && self.status == Status::Serving
         {
             self.greet(region, out);
         }
@@ -274,7 +274,7 @@ impl<S: Times> Partition<S> {
         let Some(link) = self.links.get_mut(&peer) else { return };
         link.resume();
         self.outbox.resume(peer, up_to);
-        if self.life == Life::Serving {
+        if self.status == Status::Serving {
             self.send_due(peer, out);
             self.tell_time(peer, true, out);
         }

@@ -1,8 +1,8 @@
 //! Reads: operations evaluated on a snapshot, which is installed; where it may not be, `wait` sees to it (Wren, Algorithm 6, lines 1 to 12).
 
 use super::Partition;
-use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Whole, Work};
-use crate::stable::pledge::encoded;
+use crate::stable::intent::encoded;
+use crate::stable::message::{Answer, CachedEffect, KeyspaceWork, Message, Outcome, Part, Work};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Depends, Mutant, Node, Times};
 use datatypes::{Cell, Context, Effect, Operation, apply, key, merge, prepare};
@@ -14,7 +14,7 @@ use types::{Address, Error, KeyHash, Malformed, Reader, Reply, ReplyBuf, ReplySi
 const SCAN_EFFORT: u32 = 10;
 
 /// What comes on top of a snapshot: what the session did, and what the transaction did.
-pub(super) type OnTop<'e, D> = (&'e [CachedEffect<D>], &'e [Box<[u8]>]);
+pub(super) type Overlay<'e, D> = (&'e [CachedEffect<D>], &'e [Box<[u8]>]);
 
 /// An operation to be evaluated on a state.
 pub(crate) struct Evaluation<'e, D> {
@@ -36,17 +36,17 @@ const MANY: usize = 8;
 
 /// A key's state behind what a transaction did to it, from one evaluation on the same snapshot to the next.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct OverlaidState {
     keeps: bool,
     cell: Option<Cell>,
     /// Behind so many effects.
     effects: usize,
 }
 
-impl Ahead {
+impl OverlaidState {
     /// For so many steps.
-    pub(crate) fn of(steps: usize) -> Ahead {
-        Ahead { keeps: steps >= MANY, cell: None, effects: 0 }
+    pub(crate) fn of(steps: usize) -> OverlaidState {
+        OverlaidState { keeps: steps >= MANY, cell: None, effects: 0 }
     }
 }
 
@@ -58,7 +58,7 @@ impl<D: Depends> Evaluation<'_, D> {
         store: &mut Store<Stamp<D>>,
         visible: impl Fn(&Stamp<D>) -> bool,
         bounds: Option<Bounds<Stamp<D>>>,
-        ahead: &mut Ahead,
+        ahead: &mut OverlaidState,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -134,7 +134,8 @@ impl<S: Times> Partition<S> {
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        let Message::SliceReq { id, round, snapshot, fresh, now_millis, parts, whole } = request else {
+        let Message::SliceReq { id, round, snapshot, fresh, now_millis, parts, keyspace_work } = request
+        else {
             return;
         };
         let mut snapshot = snapshot;
@@ -148,21 +149,23 @@ impl<S: Times> Partition<S> {
         let is_answered = is_answered.into_iter().any(|mutant| self.options.mutants.has(mutant));
         let outcome = if forgotten && !is_answered {
             Outcome::TooOld
-        } else if let Some(error) = self.unlogged(snapshot, &parts, &whole) {
+        } else if let Some(error) = self.unlogged(snapshot, &parts, &keyspace_work) {
             Outcome::Refused { error }
         } else {
             match self.slice(snapshot, now_millis, &parts, random) {
                 Ok(mut answers) => {
-                    let draws = whole.iter().filter_map(|whole| match whole {
-                        Whole::Draw { step } => Some(*step),
+                    let draws = keyspace_work.iter().filter_map(|keyspace_work| match keyspace_work {
+                        KeyspaceWork::Draw { step } => Some(*step),
                         _ => None,
                     });
                     for step in draws {
                         answers.push(self.draw(snapshot, now_millis, step, &parts, random));
                     }
-                    let weak = whole.iter().filter_map(|whole| self.whole(whole, now_millis));
+                    let weak = keyspace_work
+                        .iter()
+                        .filter_map(|keyspace_work| self.keyspace_work(keyspace_work, now_millis));
                     answers.extend(weak);
-                    Outcome::Done { answers, seen: self.seen_of(snapshot, &parts, &whole) }
+                    Outcome::Done { answers, seen: self.seen_of(snapshot, &parts, &keyspace_work) }
                 }
                 Err(malformed) => {
                     Outcome::Refused { error: Error::err(format!("a slice holds a {malformed}")) }
@@ -182,7 +185,7 @@ impl<S: Times> Partition<S> {
         let mut answers = Vec::new();
         for part in parts {
             let hash = self.store.hash(&part.key);
-            let (mut before, mut ahead) = (part.overlay.clone(), Ahead::of(part.work.len()));
+            let (mut before, mut ahead) = (part.overlay.clone(), OverlaidState::of(part.work.len()));
             for work in &part.work {
                 let (step, operation, blind) = match work {
                     Work::Effect { effect } => {
@@ -215,7 +218,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         snapshot: S,
         evaluation: &Evaluation<'_, S::Depends>,
-        ahead: &mut Ahead,
+        ahead: &mut OverlaidState,
         random: &mut Rng,
         reply: &mut ReplyBuf,
     ) -> Result<Vec<Box<[u8]>>, Malformed> {
@@ -237,7 +240,7 @@ impl<S: Times> Partition<S> {
         &mut self,
         snapshot: S,
         key: &[u8],
-        (cached, before): OnTop<'_, S::Depends>,
+        (cached, before): Overlay<'_, S::Depends>,
         now_millis: u64,
         random: &mut Rng,
     ) -> bool {
@@ -247,15 +250,15 @@ impl<S: Times> Partition<S> {
         let (blind, site) = (false, None);
         let evaluation = Evaluation { hash, key, cached, before, operation, blind, now_millis, site };
         let mut reply = ReplyBuf::new();
-        let evaluated = self.evaluate(snapshot, &evaluation, &mut Ahead::of(1), random, &mut reply);
+        let evaluated = self.evaluate(snapshot, &evaluation, &mut OverlaidState::of(1), random, &mut reply);
         evaluated.is_ok() && reply.first() == Some(Reply::Integer(1))
     }
 
-    fn whole(&self, whole: &Whole, now_millis: u64) -> Option<Answer> {
-        match whole {
-            Whole::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
-            Whole::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
-            _ => count_or_scan(&self.store, whole, now_millis),
+    fn keyspace_work(&self, keyspace_work: &KeyspaceWork, now_millis: u64) -> Option<Answer> {
+        match keyspace_work {
+            KeyspaceWork::CountLosses { step, cursor } => Some(self.losses().count(*step, *cursor)),
+            KeyspaceWork::Losses { step, cursor, count } => Some(self.losses().list(*step, *cursor, *count)),
+            _ => count_or_scan(&self.store, keyspace_work, now_millis),
         }
     }
 
@@ -274,16 +277,16 @@ impl<S: Times> Partition<S> {
 /// How many keys there are, or a piece of their list; `None` if that is not asked for.
 pub(crate) fn count_or_scan<D: Depends>(
     store: &Store<Stamp<D>>,
-    whole: &Whole,
+    keyspace_work: &KeyspaceWork,
     now_millis: u64,
 ) -> Option<Answer> {
     let mut reply = ReplyBuf::new();
-    match whole {
-        Whole::Count { step } | Whole::Flush { step, .. } => {
+    match keyspace_work {
+        KeyspaceWork::Count { step } | KeyspaceWork::Flush { step, .. } => {
             reply.integer(store.living() as i64);
             Some(Answer::new(*step, reply))
         }
-        Whole::Scan { step, cursor, count } => {
+        KeyspaceWork::Scan { step, cursor, count } => {
             let (mut cursor, mut found) = (*cursor, 0);
             for _ in 0..count.max(&1).saturating_mul(SCAN_EFFORT) {
                 cursor = store.scan(cursor, |key, record| {
@@ -298,6 +301,6 @@ pub(crate) fn count_or_scan<D: Depends>(
             }
             Some(Answer { cursor, ..Answer::new(*step, reply) })
         }
-        Whole::Draw { .. } | Whole::CountLosses { .. } | Whole::Losses { .. } => None,
+        KeyspaceWork::Draw { .. } | KeyspaceWork::CountLosses { .. } | KeyspaceWork::Losses { .. } => None,
     }
 }

@@ -8,16 +8,17 @@
 //!             <-- StableTime ---                  <-- StableTime ---                                       another region
 //! ```
 //!
-//! What a partition reports is the minimum over itself and all below it: they have installed as much, as each of them told
-//! behind its own log. It tells nothing of them before all right below it have spoken to this life of it; until then the one
-//! above goes by what it heard of the earlier life, which stays true.
+//! A partition reports the minimum over its subtree: each of its members has reported what it has installed behind its
+//! own log. It reports nothing of its subtree before all children have reported to this life of it; until then its
+//! parent relies on the earlier life's report, which stays true.
 //!
-//! No step waits for a timer but the first one, the tick in which the writer's partition applies. What raises the minimum by half
-//! a tick or more, be it received from another region or reported from below, goes on at once, down to the coordinators that
-//! subscribe; what raises it by less goes on with a tick that finds that nothing was told since the one before. So a
-//! partition tells its neighbours about twice a tick at most, and once where the clocks of a region agree (`Partition::arm_tick`).
+//! Only the first step waits for a timer: the tick in which the writer's partition applies. The partition forwards what
+//! raises the minimum by half a tick or more at once, whether received from another region or reported by a child, down
+//! to the subscribed coordinators. It forwards what raises the minimum by less with the next tick, if it has sent
+//! nothing since the tick before. So a partition tells its neighbours about twice a tick at most, and once where the
+//! clocks of a region agree (`Partition::arm_tick`).
 
-use super::{Life, Partition};
+use super::{Partition, Status};
 use crate::stable::message::Message;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Options, Times, Topology};
@@ -30,10 +31,10 @@ use types::{Address, Instant, RegionId, RegionSet, Timestamp};
 /// What arrives of a region that is further behind than this is vouched for in long steps.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// What somebody has installed, and the oldest snapshot that is read of it.
-type Told<S> = (S, S);
+/// What a subtree has installed, and the oldest snapshot that is read of it.
+type PeerHoldings<S> = (S, S);
 
-/// What was told last in one direction of the tree.
+/// What the partition sent last in one direction of the tree.
 #[derive(Debug, Default)]
 struct Last<S> {
     times: S,
@@ -42,8 +43,8 @@ struct Last<S> {
 }
 
 impl<S: Times> Last<S> {
-    /// True if these times show so much more that they are told at once, or if a tick finds that nothing was told since the one
-    /// before.
+    /// True if these times show so much more that the partition sends them at once, or if it has sent nothing since the
+    /// tick before.
     fn is_due(&mut self, times: S, at_tick: bool, tick: Duration) -> bool {
         let shown = |times: S| times.readable().whole().wall().0;
         let risen = Duration::from_micros(shown(times).saturating_sub(shown(self.times)));
@@ -60,17 +61,17 @@ impl<S: Times> Last<S> {
 #[derive(Debug)]
 pub(super) struct Tree<S> {
     is_root: bool,
-    /// Whom it reports to: the one above it; at the root the roots of the other regions, where what is stable is so in all.
+    /// Its parent; at the root the roots of the other regions, where what is stable is so in all.
     above: Vec<Address>,
-    /// Who reports to it of the region.
+    /// Its children in the region's tree.
     below: Vec<Address>,
-    /// What it has itself, and what those right below it reported to this life of it. At the root the paper's GST comes of it.
-    subtree: MinimumOf<Address, Told<S>>,
-    /// At the root: what the roots of the other regions told.
-    others: MinimumOf<Address, Told<S>>,
-    /// What those above were told.
+    /// What it has itself, and what its children reported to this life. At the root the paper's GST comes of it.
+    subtree: MinimumOf<Address, PeerHoldings<S>>,
+    /// At the root: what the roots of the other regions have reported.
+    others: MinimumOf<Address, PeerHoldings<S>>,
+    /// What the parent and the other roots were told last.
     up: Last<S>,
-    /// What those below, and the coordinators that subscribe, were told.
+    /// What the children and the subscribed coordinators were told last.
     down: Last<S>,
 }
 
@@ -102,18 +103,18 @@ impl<S: Times> Tree<S> {
         self.above.iter().chain(&self.below).copied()
     }
 
-    /// What one right below it has told that it and all below that one have installed.
+    /// What a child in the tree has reported that it and its subtree have installed.
     pub(super) fn installed(&self, child: Address) -> Option<S> {
         self.subtree.reported(child).map(|(installed, _)| installed)
     }
 
-    fn report(&mut self, member: Address, told: Told<S>) {
-        self.subtree.report(member, told);
-        self.others.report(member, told);
+    fn report(&mut self, member: Address, reported: PeerHoldings<S>) {
+        self.subtree.report(member, reported);
+        self.others.report(member, reported);
     }
 
-    /// At the root: what that of another region has told.
-    pub(super) fn told_by(&self, root: Address) -> Option<S> {
+    /// At the root: what the root of another region has reported.
+    pub(super) fn reported_by(&self, root: Address) -> Option<S> {
         self.others.reported(root).map(|(installed, _)| installed)
     }
 
@@ -124,7 +125,7 @@ impl<S: Times> Tree<S> {
     }
 
     /// At the root: the stable times and the oldest snapshot, once everybody has reported.
-    fn stable(&self) -> Option<Told<S>> {
+    fn stable(&self) -> Option<PeerHoldings<S>> {
         let of_region = self.subtree.minimum()?;
         match self.others.members().next() {
             None => Some(of_region),
@@ -133,7 +134,7 @@ impl<S: Times> Tree<S> {
     }
 }
 
-/// Tells these neighbours, but for those that have been told enough without an answer.
+/// Sends to these neighbours, except those with too many unanswered messages.
 fn tell<S: Times>(
     neighbours: &mut BTreeMap<Address, Link>,
     to: &[Address],
@@ -147,7 +148,7 @@ fn tell<S: Times>(
     }
 }
 
-/// What a coordinator told this partition with its last `StartTx`.
+/// A coordinator's report in its last `StartTx`.
 #[derive(Debug)]
 pub(super) struct Lease<S> {
     /// The oldest snapshot that it reads.
@@ -163,7 +164,7 @@ impl<S> Lease<S> {
     }
 }
 
-/// The snapshots that coordinators read, as they told this partition.
+/// The snapshots that coordinators read, as they reported to this partition.
 #[derive(Debug)]
 pub(super) struct Leases<S> {
     by_coordinator: BTreeMap<Address, Lease<S>>,
@@ -183,7 +184,7 @@ impl<S: Times> Leases<S> {
         self.settling_until = now + lease;
     }
 
-    /// The coordinators that want to be told the stable times, each with the lost regions that it knows of.
+    /// The coordinators that subscribe to the stable times, each with the lost regions that it knows of.
     fn subscribers(&self, now: Instant, patience: Duration) -> impl Iterator<Item = (Address, RegionSet)> {
         let leases = self.by_coordinator.iter();
         let subscribing = leases.filter(move |(_, lease)| lease.subscribes && now - lease.renewed < patience);
@@ -238,8 +239,9 @@ impl<S: Times> Partition<S> {
         let own = self.address();
         self.tree.report(own, (installed, oldest));
         if self.tree.is_root() {
-            // Before everybody has reported, what was stable is still told: one that told an earlier life all that it
-            // may tell unanswered learns of this one, and reports again. So does what is reported meanwhile, above.
+            // Before all children have reported, the partition still sends the old stable time: a child whose
+            // unanswered reports all went to an earlier life learns of this one, and reports again. So does what is
+            // reported meanwhile, above.
             let (stable, oldest) = self.tree.stable().unwrap_or_default();
             if self.tree.down.is_due(stable, at_tick, tick) {
                 self.take_stable(now, stable, oldest);
@@ -256,12 +258,12 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    /// Tells those below, and the coordinators that subscribe, what is stable.
+    /// Sends the stable times to the children and to the subscribed coordinators.
     fn tell_below(&mut self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
-        let told = Message::StableTime { stable: self.stable, oldest, fastest: self.clock.last() };
-        tell(&mut self.neighbours, &self.tree.below, &told, out);
-        let told = std::mem::replace(&mut self.tree.down.times, self.stable);
-        if told != self.stable {
+        let reported = Message::StableTime { stable: self.stable, oldest, fastest: self.clock.last() };
+        tell(&mut self.neighbours, &self.tree.below, &reported, out);
+        let reported = std::mem::replace(&mut self.tree.down.times, self.stable);
+        if reported != self.stable {
             let subscribers = self.leases.subscribers(now.instant, self.options.suspect_after);
             subscribers.for_each(|(coordinator, gone)| self.give_stable(coordinator, gone, out));
         }
@@ -294,16 +296,16 @@ impl<S: Times> Partition<S> {
         &mut self,
         now: Now,
         from: Address,
-        told: (S, S),
+        reported: (S, S),
         fastest: Timestamp,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        self.tree.report(from, told);
+        self.tree.report(from, reported);
         if let Some(link) = self.neighbours.get_mut(&from) {
             link.heard();
         }
         self.follow(now, fastest);
-        if self.life == Life::Serving {
+        if self.status == Status::Serving {
             self.stabilize(now, false, out);
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Waiting<S: Times> {
     reads: BTreeMap<(Timestamp, u64), Held<S>>,
     /// Votes, by the time that the clock must have passed.
     votes: BTreeMap<(Timestamp, u64), Held<S>>,
-    /// What waits already: it is asked for again and again.
+    /// A waiting message, which its sender retries.
     known: BTreeSet<(TransactionId, u32)>,
     next: u64,
     waits: Waits,

@@ -116,7 +116,7 @@ impl SparseWriter {
                 self.out[HEADER_BYTES - 1] = OUT_OF_DATE;
                 let run = |len: usize| 0x80 | (value - 1) << 2 | (len - 1) as u8;
                 self.out.extend(std::iter::repeat_n(run(MAX_RUN), len / MAX_RUN));
-                if len % MAX_RUN > 0 {
+                if !len.is_multiple_of(MAX_RUN) {
                     self.out.push(run(len % MAX_RUN));
                 }
             }

@@ -6,7 +6,7 @@ use anabranch_gateway::{
     Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Model, News, Notifications,
     OutputLimit, Pause, Safety, SlowCommand, Statistics, Users, Waiters, no_acl_file,
 };
-use protocol::{ContextAsk, Durability, Now, Replies, Request};
+use protocol::{ContextRequest, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl TestHost {
     fn tell_context(&mut self, request: &Request<'_>) -> ReplyBuf {
         let mut reply = ReplyBuf::new();
         match request {
-            Request::Context { ask: ContextAsk::Token, .. } => {
+            Request::Context { ask: ContextRequest::Token, .. } => {
                 let token = self.contexts.get_or_insert(0);
                 reply.bulk(token.to_string().as_bytes());
                 *token += 1;

@@ -1,7 +1,7 @@
 //! A keyspace of reference: sequential, in memory, on the types' own `prepare` and `apply`.
 
 use datatypes::{Cell, Context, apply, prepare};
-use protocol::{ContextAsk, KeyedOperation, Request, Step};
+use protocol::{ContextRequest, KeyedOperation, Request, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Error, ErrorCode, ReplyBuf, ReplySink, Rng, SessionId};
 
@@ -82,7 +82,7 @@ impl Memory {
                 self.transactions.remove(session);
                 reply.simple("OK");
             }
-            Request::Context { .. } => reply.error(&ContextAsk::refusal()),
+            Request::Context { .. } => reply.error(&ContextRequest::refusal()),
             Request::Own { words, .. } => reply.error(&Request::refused(words, "strict")),
             Request::Close { session } => {
                 self.transactions.remove(session);

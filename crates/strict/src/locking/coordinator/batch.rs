@@ -1,16 +1,17 @@
-//! Batching: single commands of one key that come while others of it are under way are sent together.
+//! Batching: the coordinator sends single commands of one key that arrive while others of it are in flight together.
 //!
 //! ```text
 //!   two messages of the key are under way      one comes back, or a millisecond is over
 //!      command:  comes, waits ------------------^ all that wait: one message
 //! ```
 //!
-//! A command by itself is a message, a lock, an entry of the log and an answer. In a batch, where many clients change one key, it is
-//! an operation and a result more of those. Where few do, nobody waits.
+//! A command by itself is a message, a lock, an entry of the log and an answer. In a batch, where many clients change
+//! one key, it is an operation and a result more of those. Without contention no command waits.
 //!
 //! # Invariants
-//! - Who waits has asked nobody anything: nothing of it is held, and nothing has happened if it is given up.
-//! - Nobody waits longer than [`Combining::hold`](crate::locking::Combining), whatever becomes of those that are under way.
+//! - A waiting command has sent no request: it holds no lock, and nothing has happened if the coordinator gives it up.
+//! - No command waits longer than [`Combining::hold`](crate::locking::Combining), whatever becomes of the batches in
+//!   flight.
 //! - A batch is one transaction, whose members are told what their steps came to: as with [combined](super::combine) ones, its first
 //!   command's number is theirs, and what becomes of it becomes of all.
 
@@ -26,7 +27,7 @@ pub(super) const BYTES: usize = 64 << 10;
 
 /// The single commands of a key.
 #[derive(Debug, Default)]
-struct Lane {
+struct KeyBatches {
     /// The first command of every batch that is under way.
     under_way: Vec<u64>,
     /// Those that wait, and others that do not any more.
@@ -36,7 +37,7 @@ struct Lane {
 /// Which single commands are under way, and which wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
-    lanes: BTreeMap<CompactKey, Lane>,
+    by_key: BTreeMap<CompactKey, KeyBatches>,
     /// A batch of these has come back.
     due: BTreeSet<CompactKey>,
 }
@@ -44,32 +45,32 @@ pub(super) struct Batches {
 impl Batches {
     /// A command of this key is to wait.
     fn is_full(&self, key: &CompactKey, limits: Combining) -> bool {
-        self.lanes.get(key).is_some_and(|lane| lane.under_way.len() >= limits.under_way)
+        self.by_key.get(key).is_some_and(|key_batches| key_batches.under_way.len() >= limits.under_way)
     }
 
     /// A batch that this command is the first of has been sent.
     fn sent(&mut self, key: &CompactKey, first: u64) {
-        self.lanes.entry(key.clone()).or_default().under_way.push(first);
+        self.by_key.entry(key.clone()).or_default().under_way.push(first);
     }
 
     /// The command is under way no more.
     pub(super) fn came_back(&mut self, key: &CompactKey, number: u64) {
-        let Some(lane) = self.lanes.get_mut(key) else { return };
-        let before = lane.under_way.len();
-        lane.under_way.retain(|first| *first != number);
-        match (lane.under_way.len() < before, lane.waiting.is_empty()) {
+        let Some(key_batches) = self.by_key.get_mut(key) else { return };
+        let before = key_batches.under_way.len();
+        key_batches.under_way.retain(|first| *first != number);
+        match (key_batches.under_way.len() < before, key_batches.waiting.is_empty()) {
             (true, false) => drop(self.due.insert(key.clone())),
-            (true, true) if lane.under_way.is_empty() => drop(self.lanes.remove(key)),
+            (true, true) if key_batches.under_way.is_empty() => drop(self.by_key.remove(key)),
             _ => {}
         }
     }
 
     /// Takes those that wait.
     fn take(&mut self, key: &CompactKey) -> Vec<u64> {
-        let Some(lane) = self.lanes.get_mut(key) else { return Vec::new() };
-        let taken = std::mem::take(&mut lane.waiting);
-        if lane.under_way.is_empty() {
-            self.lanes.remove(key);
+        let Some(key_batches) = self.by_key.get_mut(key) else { return Vec::new() };
+        let taken = std::mem::take(&mut key_batches.waiting);
+        if key_batches.under_way.is_empty() {
+            self.by_key.remove(key);
         }
         taken
     }
@@ -81,8 +82,8 @@ impl Coordinator {
         let key = &transaction.steps.list()[0].call.key;
         match self.options.combining {
             Some(limits) if transaction.retries == 0 && self.protocol.batches.is_full(key, limits) => {
-                if let Some(lane) = self.protocol.batches.lanes.get_mut(key) {
-                    lane.waiting.push(transaction.id.number);
+                if let Some(key_batches) = self.protocol.batches.by_key.get_mut(key) {
+                    key_batches.waiting.push(transaction.id.number);
                 }
                 transaction.phase = Phase::Queued { until: step.now.instant + limits.hold };
                 self.keep(transaction, step);

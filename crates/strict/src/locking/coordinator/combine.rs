@@ -9,9 +9,9 @@
 //! ```
 //!
 //! # Invariants
-//! - A guest has asked nobody anything, and is one transaction of the coordinator's like any other: whatever becomes of
-//!   its host, it goes on by itself, at the latest when its patience ends.
-//! - Nobody joins once the host has begun to commit: then its parts are what leaders may have taken.
+//! - A guest has sent no request, and is a transaction of the coordinator like any other: whatever becomes of its host,
+//!   it goes on by itself, at the latest when its patience ends.
+//! - No transaction joins once the host has begun to commit: leaders may have its parts by then.
 //! - What members saw was protected by locks from before their host's answers until its end, and they were asked for
 //!   before it began to commit: each could have run right after the one before it.
 //! - Members have no message, lock, vote or outcome of their own: their host's are theirs.
@@ -39,15 +39,16 @@ const LOOKED_AT: usize = 8;
 const STEPS: usize = 16;
 
 /// A transaction's keys, each with the mode of lock that is enough for all it does there.
-pub(super) type Wants = BTreeMap<CompactKey, Mode>;
+pub(super) type LockSet = BTreeMap<CompactKey, Mode>;
 
 /// A transaction that others may join, or that has begun to commit.
 #[derive(Debug)]
 pub(super) struct Host {
-    pub wants: Wants,
+    pub wants: LockSet,
     /// It has not begun to commit.
     open: bool,
-    /// It has asked nobody anything yet: whoever would have to wait for it, or along with it, becomes a part of it.
+    /// It has sent no request yet: a transaction that would have to wait for it, or together with it, becomes a part of
+    /// it.
     pub gathers: bool,
     /// Those that wait for its answers, in the order in which they came.
     guests: Vec<u64>,
@@ -68,7 +69,7 @@ pub(super) struct Combiner {
 
 impl Combiner {
     /// Others may join from now on.
-    fn open(&mut self, number: u64, wants: Wants) {
+    fn open(&mut self, number: u64, wants: LockSet) {
         for key in wants.keys() {
             self.by_key.entry(key.clone()).or_default().push(number);
         }
@@ -83,24 +84,24 @@ impl Combiner {
     }
 
     /// Hosts that have all of these keys, of those of one key that came last.
-    fn of_keys<'c>(&'c self, wants: &'c Wants) -> impl Iterator<Item = (u64, &'c Host)> {
+    fn of_keys<'c>(&'c self, wants: &'c LockSet) -> impl Iterator<Item = (u64, &'c Host)> {
         let hosts = wants.keys().next().into_iter().flat_map(|key| self.of_key(key));
         hosts.filter(|(_, host)| wants.keys().all(|key| host.wants.contains_key(key)))
     }
 
     /// One that may be joined.
-    fn joinable(&self, wants: &Wants, limits: Combining) -> Option<u64> {
+    fn joinable(&self, wants: &LockSet, limits: Combining) -> Option<u64> {
         let has_room = |host: &Host| host.open && !host.gathers && host.guests.len() + 1 < limits.members;
         self.of_keys(wants).find(|(_, host)| has_room(host)).map(|(number, _)| number)
     }
 
     /// One that is being committed.
-    fn committing(&self, wants: &Wants) -> Option<u64> {
+    fn committing(&self, wants: &LockSet) -> Option<u64> {
         self.of_keys(wants).find(|(_, host)| !host.open).map(|(number, _)| number)
     }
 
     /// A host that gathers wants these too.
-    pub(super) fn extend(&mut self, number: u64, wants: &Wants) {
+    pub(super) fn extend(&mut self, number: u64, wants: &LockSet) {
         let Some(host) = self.hosts.get_mut(&number) else { return };
         for (key, mode) in wants {
             if !host.wants.contains_key(key) {
@@ -124,7 +125,7 @@ impl Combiner {
         }
     }
 
-    /// It has ended, or runs again: nobody waits for it any more.
+    /// It has ended, or runs again: no transaction waits for it any more.
     pub(super) fn release(&mut self, number: u64) {
         let Some(host) = self.hosts.remove(&number) else { return };
         for key in host.wants.keys() {
@@ -141,7 +142,7 @@ impl Combiner {
 }
 
 /// Adds a mode to what is wanted.
-pub(super) fn want(wants: &mut Wants, key: &CompactKey, mode: Mode) {
+pub(super) fn want(wants: &mut LockSet, key: &CompactKey, mode: Mode) {
     let wanted = wants.entry(key.clone()).or_insert(mode);
     *wanted = wanted.and(mode);
 }
@@ -163,7 +164,7 @@ impl Coordinator {
         self.options.combining.filter(|_| takes_part)
     }
 
-    /// A transaction begins: with another one, or by itself. One that was refused asks for itself.
+    /// A transaction begins: with another one, or by itself. A refused transaction sends its own requests.
     pub(super) fn join_or_advance(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let Some(limits) = self.combining(&transaction) else { return self.set_out(transaction, step) };
         let wants = self.wants(&transaction);
@@ -179,11 +180,11 @@ impl Coordinator {
         self.board_or_lead(transaction, wants, limits, step);
     }
 
-    /// A transaction that nobody will tell becomes a part of one that gathers, or goes on by itself.
+    /// A transaction that no host will combine becomes a part of a gathering one, or goes on by itself.
     fn board_or_lead(
         &mut self,
         transaction: Transaction,
-        wants: Wants,
+        wants: LockSet,
         limits: Combining,
         step: &mut Step<'_, '_>,
     ) {
@@ -235,7 +236,7 @@ impl Coordinator {
     fn lead(
         &mut self,
         mut transaction: Transaction,
-        mut wants: Wants,
+        mut wants: LockSet,
         limits: Combining,
         step: &mut Step<'_, '_>,
     ) {
@@ -336,7 +337,7 @@ impl Coordinator {
         }
     }
 
-    /// Host and members are told apart again: nothing has come of what they were to commit.
+    /// The coordinator separates the host from its members again: their common commit failed.
     pub(super) fn part_with(&mut self, host: &mut Transaction) -> Vec<Transaction> {
         self.protocol.combiner.release(host.id.number);
         let members = std::mem::take(&mut host.own.members);

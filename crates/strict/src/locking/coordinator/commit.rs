@@ -130,8 +130,9 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// The time is up for one that the first participant's leader has been asked to decide: it is asked to end that.
-    /// Nobody else may be told that it is over before that leader has said so: it may have decided.
+    /// A transaction whose decision was left to the first participant's leader has timed out: the coordinator asks that
+    /// leader to end it. The coordinator may not announce the end to any other node before that leader has confirmed
+    /// it: the leader may have decided.
     pub(super) fn end_collection(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
@@ -317,7 +318,7 @@ impl Coordinator {
         // A commit must arrive: shards that have it to ask for rely on the first participant's memory.
         if settlement.at.is_some() || settlement.tries < TRIES {
             self.tell(&settlement, step);
-            // Whoever is asked and does not lead says who does, in time for the next try.
+            // A replica that does not lead names the leader, in time for the next retry.
             let now = step.now.instant;
             settlement.waiting.iter().for_each(|shard| self.try_next(*shard, now));
             self.protocol.settlements.insert(number, settlement);
@@ -345,8 +346,8 @@ impl Coordinator {
         }
     }
 
-    /// Nothing that it saw has changed, so it keeps that, and asks for votes again when what stood in the way may have ended.
-    /// Nothing of it is held meanwhile: nobody waits for it.
+    /// Nothing that it saw has changed, so it keeps that, and asks for votes again when what stood in the way may have
+    /// ended. It holds nothing meanwhile: no transaction waits for it.
     fn vote_later(&mut self, mut transaction: Transaction, key: Option<Box<[u8]>>, step: &mut Step<'_, '_>) {
         self.let_go(&transaction, step);
         transaction.conflicted = key;
@@ -386,7 +387,7 @@ impl Coordinator {
         let reserves = self.options.reserve_after.is_some_and(|after| transaction.retries >= after);
         transaction.own.locks_first |= self.options.concurrency == Concurrency::Optimistic && reserves;
         step.out.disarm(Timer::Transaction { number: transaction.id.number });
-        // Where room is kept for it, others wait for its coming back.
+        // If it has a reservation, others wait for its retry.
         let slower = if transaction.steps.has_keyset() { WHOLE } else { 1 };
         let mut window = self.window(transaction.retries / slower);
         if !transaction.own.members.is_empty() {

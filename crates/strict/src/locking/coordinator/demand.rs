@@ -1,4 +1,5 @@
-//! How often keys are asked for, about: which shard is to be asked last, and whether one key is in many of the transactions.
+//! About how often keys are requested: it determines which shard comes last, and whether one key is in many of the
+//! transactions.
 
 use types::KeyHash;
 

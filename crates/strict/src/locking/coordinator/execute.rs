@@ -6,7 +6,7 @@ use super::super::options::{Concurrency, Reads};
 use super::transaction::{Phase, Transaction, asks_first, is_alone, touched};
 use super::unlocked::in_doubt;
 use super::{Coordinator, Step};
-use crate::coordinator::{Look, Progress, Purpose};
+use crate::coordinator::{KeysetRead, Progress, Purpose};
 use types::{Address, Error, ErrorCode, Instant};
 
 impl Coordinator {
@@ -17,7 +17,7 @@ impl Coordinator {
         }
         let call = &transaction.steps.list()[index].call;
         if let Some(question) = transaction.steps.look_question(index) {
-            let message = Message::Look { transaction: transaction.id, step: index as u32, question };
+            let message = Message::KeysetRead { transaction: transaction.id, step: index as u32, question };
             return self.send_leader(call.shard, message, step);
         }
         let anywhere = self.reads_closest(transaction);
@@ -53,7 +53,8 @@ impl Coordinator {
         self.options.patient && self.options.concurrency == Concurrency::Optimistic && begun_anew
     }
 
-    /// True if what is to be evaluated is asked of the closest replicas. Whoever was refused may have seen what is stale.
+    /// True if what is to be evaluated is asked of the closest replicas. A refused transaction may have read stale
+    /// values.
     pub(super) fn reads_closest(&self, transaction: &Transaction) -> bool {
         (self.options.reads, self.options.concurrency) == (Reads::Closest, Concurrency::Optimistic)
             && !transaction.own.at_leaders
@@ -103,7 +104,7 @@ impl Coordinator {
         shard: u16,
         number: u64,
         index: u32,
-        (term, look): (u64, Look),
+        (term, look): (u64, KeysetRead),
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
@@ -245,7 +246,8 @@ impl Coordinator {
         if !decides {
             return self.fail(transaction, &error, step);
         }
-        // The first participant may have written the decision: it is asked until it says so, and nobody waits.
+        // The first participant may have written the decision: the coordinator asks until that participant answers, and
+        // no client waits.
         self.end_unheard(transaction, &error, Instant(u64::MAX), step);
     }
 }

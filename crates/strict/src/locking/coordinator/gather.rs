@@ -7,22 +7,23 @@
 //!   riders:          come, would wait for either --^  steps behind the host's: whoever comes now gathers anew
 //! ```
 //!
-//! Whoever is [combined](super::combine) is told by another's answers, so its keys must be among that one's. Here the
-//! steps of all are evaluated one transaction after the other, as those of one `MULTI` are, and any keys will do.
+//! A [combined](super::combine) transaction gets its results from another one's answers, so its keys must be among that
+//! one's keys. Here the steps of all are evaluated one transaction after the other, as those of one `MULTI` are, and
+//! any keys will do.
 //!
 //! # Invariants
-//! - Who gathers has asked nobody anything and holds nothing: nobody waits for it at a leader.
+//! - A gathering transaction has sent no request and holds no lock: no transaction waits for it at a leader.
 //! - A group asks for each lock once, in a mode that is enough for all of its steps on that key: it never holds one mode
 //!   while it waits for another one on the same key.
 //! - A group that is refused runs again as a group, as old as it is; what is refused all the time falls apart.
 
-use super::combine::{Combiner, Host, Wants, want};
+use super::combine::{Combiner, Host, LockSet, want};
 use super::share::{may_share, tell};
 use super::transaction::{Phase, Transaction};
 use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::{CallStep, Progress, Steps};
-use crate::locking::leader::claim_unread;
+use crate::locking::leader::claim_of_unread;
 use crate::locking::message::Timer;
 use crate::locking::options::Combining;
 use datatypes::{Claim, Mode, Operation};
@@ -33,20 +34,21 @@ use types::{Instant, Reader};
 
 /// A group has no more steps.
 const STEPS: usize = 256;
-/// A group that was refused so often falls apart. It keeps its age and so gets its locks in the end; its members, each by itself and
-/// told apart for good, would hold up the next group until that falls apart too, and nobody would ever gather again.
+/// A group that was refused so often splits into its members. Until then it retains its age and so gets its locks in
+/// the end; members that run separately would delay the next group until that splits too, and no group would ever form
+/// again.
 const TOGETHER: u32 = 64;
 
 /// What a transaction that asks for its locks first need not ask for, and what it asks for at once.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct LockPlan {
     /// Steps without an evaluation whose lock another step asks for.
     spared: BTreeSet<usize>,
     /// Keys that are needed in several modes.
     written: BTreeSet<CompactKey>,
 }
 
-impl Plan {
+impl LockPlan {
     /// True if no question is asked for this step unless it has to be evaluated.
     pub(super) fn spares(&self, index: usize) -> bool {
         self.spared.contains(&index)
@@ -60,7 +62,7 @@ impl Plan {
 
 impl Combiner {
     /// A transaction that is in the way of what is wanted, and has begun or came before.
-    pub(super) fn in_the_way(&self, number: u64, wants: &Wants) -> Option<u64> {
+    pub(super) fn in_the_way(&self, number: u64, wants: &LockSet) -> Option<u64> {
         let ahead = |key: &CompactKey, mode: Mode| {
             let mut hosts = self.of_key(key).filter(|(other, host)| match host.gathers {
                 true => *other < number,
@@ -73,7 +75,7 @@ impl Combiner {
     }
 
     /// One that gathers on a key where these wants would have to wait for anybody.
-    fn gathering(&self, wants: &Wants, may_board: impl Fn(u64) -> bool) -> Option<u64> {
+    fn gathering(&self, wants: &LockSet, may_board: impl Fn(u64) -> bool) -> Option<u64> {
         let waits = |key: &CompactKey, mode: Mode| {
             let mut hosts = self.of_key(key);
             hosts.any(|(_, host)| host.wants.get(key).is_some_and(|held| !held.compatible(mode)))
@@ -86,8 +88,8 @@ impl Combiner {
 
 impl Coordinator {
     /// The locks that a transaction will ask for.
-    pub(super) fn wants(&self, transaction: &Transaction) -> Wants {
-        let mut wants = Wants::new();
+    pub(super) fn wants(&self, transaction: &Transaction) -> LockSet {
+        let mut wants = LockSet::new();
         for (index, CallStep { call, .. }) in transaction.steps.list().iter().enumerate() {
             let claim = self.claimed(&transaction.steps, index);
             want(&mut wants, &call.key, claim.mode);
@@ -98,7 +100,7 @@ impl Coordinator {
     fn claimed<'s>(&self, steps: &'s Steps, index: usize) -> Claim<'s> {
         let operation = Operation::decode(&mut Reader::new(&steps.list()[index].call.operation));
         let claim = match operation {
-            Ok(operation) if steps.is_unread(index, &self.expiring) => claim_unread(&operation),
+            Ok(operation) if steps.is_unread(index, &self.expiring) => claim_of_unread(&operation),
             Ok(operation) if !steps.observes_whole(index, &self.expiring) => operation.claim(),
             _ => Mode::Write.into(),
         };
@@ -112,7 +114,7 @@ impl Coordinator {
     pub(super) fn boardable(
         &self,
         transaction: &Transaction,
-        wants: &Wants,
+        wants: &LockSet,
         limits: Combining,
         step: &mut Step<'_, '_>,
     ) -> Option<u64> {
@@ -144,7 +146,7 @@ impl Coordinator {
         &mut self,
         mut rider: Transaction,
         group: u64,
-        wants: &Wants,
+        wants: &LockSet,
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut host) = self.take(group) else { return self.set_out(rider, step) };
@@ -179,7 +181,7 @@ impl Coordinator {
         Some((self.protocol.combiner.in_the_way(number, &host.wants)?, until))
     }
 
-    /// Asks for what is to be asked.
+    /// The coordinator sends the questions that are due.
     pub(super) fn start(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if let Some(host) = self.protocol.combiner.hosts.get_mut(&transaction.id.number) {
             host.gathers = false;
@@ -199,7 +201,7 @@ impl Coordinator {
         for (index, CallStep { call, .. }) in steps {
             by_key.entry(call.key.clone()).or_default().push(index);
         }
-        let mut plan = Plan::default();
+        let mut plan = LockPlan::default();
         for (key, indices) in by_key {
             let claims = indices.iter().map(|index| self.claimed(&transaction.steps, *index));
             let claims: SmallVec<[Claim<'_>; 4]> = claims.collect();

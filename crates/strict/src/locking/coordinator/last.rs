@@ -1,4 +1,4 @@
-//! The shard that is asked last evaluates its steps and decides in one step, so that nobody waits for its keys over a round
+//! The last shard evaluates its steps and decides in one step, so that no transaction waits for its keys over a round
 //! trip. Decision 0031.
 //!
 //! ```text
@@ -12,8 +12,9 @@
 //! Where the first participant collects the votes, it gets its `Run` when the others are asked for theirs, and does that when all of them have
 //! come.
 //!
-//! It is the shard with the key that is asked for most. One that has waited there for others' locks for long is taken back, unless it has
-//! been carried out: it may wait for somebody who waits for its votes.
+//! The last shard is the one with the most requested key. The coordinator takes back a request that has waited there
+//! for others' locks for long, unless the leader has executed it: it may wait for a transaction that waits for its
+//! votes.
 
 use super::super::machine::Evaluation;
 use super::super::message::{Last, Message};
@@ -70,7 +71,7 @@ impl Coordinator {
         if !takes_part {
             return None;
         }
-        let mut shards: BTreeMap<u16, Share> = BTreeMap::new();
+        let mut shards: BTreeMap<u16, ShardWork> = BTreeMap::new();
         for CallStep { call, .. } in list {
             let share = shards.entry(call.shard).or_default();
             share.demand = share.demand.max(self.protocol.demand.of(self.topology.seed.hash(&call.key)));
@@ -147,8 +148,8 @@ impl Coordinator {
 
 /// What a transaction has to do at a shard.
 #[derive(Debug, Default)]
-struct Share {
-    /// How often that one of its keys is asked for that is most.
+struct ShardWork {
+    /// How often the most requested of its keys is requested.
     demand: u16,
     steps: usize,
     bytes: usize,

@@ -37,7 +37,7 @@ use demand::Demand;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use timestamps::SERVER_BOUND;
-use transaction::{Phase, Run, Transaction, asks_first, chains, has_begun, touched};
+use transaction::{Phase, Transaction, TransactionState, asks_first, chains, has_begun, touched};
 use types::{Address, Error, ErrorCode, HybridClock, Instant, NodeId, Timestamp, TransactionId};
 
 /// How often a question follows hints of who leads before it waits to be said again.
@@ -70,7 +70,7 @@ struct Settlement {
 
 /// Who leads a shard, as far as is known.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lead {
+struct KnownLeader {
     member: usize,
     term: u64,
     /// When it was given up for the next replica last: that helps once at a time, since who waits for a lock waits for
@@ -88,7 +88,7 @@ type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, TwoPhaseCommit>;
 #[derive(Debug)]
 pub struct TwoPhaseCommit {
     settlements: BTreeMap<u64, Settlement>,
-    leads: BTreeMap<u16, Lead>,
+    leads: BTreeMap<u16, KnownLeader>,
     combiner: Combiner,
     batches: Batches,
     contended: Contended,
@@ -104,7 +104,7 @@ impl CommitProtocol for TwoPhaseCommit {
     type Record<'a> = Record<'a>;
     type Replica = Replica;
     type Phase = Phase;
-    type Own = Run;
+    type Own = TransactionState;
 
     /// The operations of a pipeline run one by one.
     const TURN: usize = 1;
@@ -151,7 +151,7 @@ impl CommitProtocol for TwoPhaseCommit {
         match timer {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
-            Timer::Browse { number } => coordinator.on_browse_timer(number, step),
+            Timer::KeyspaceQuery { number } => coordinator.on_browse_timer(number, step),
             Timer::Tick | Timer::Suspicion => {}
         }
     }
@@ -175,7 +175,8 @@ impl CommitProtocol for TwoPhaseCommit {
             coordinator.reserve(transaction.steps.list().len() as u64);
         }
         let signed = step.now.instant;
-        transaction.own = Run { signed, hops, locks_first, asks_all, members, ..Run::default() };
+        transaction.own =
+            TransactionState { signed, hops, locks_first, asks_all, members, ..TransactionState::default() };
         coordinator.join_or_advance(transaction, step);
     }
 
@@ -301,7 +302,7 @@ impl From<Wake> for Timer {
     fn from(wake: Wake) -> Self {
         match wake {
             Wake::Transaction { number } => Timer::Transaction { number },
-            Wake::Browse { number } => Timer::Browse { number },
+            Wake::KeyspaceQuery { number } => Timer::KeyspaceQuery { number },
         }
     }
 }
@@ -479,7 +480,7 @@ impl Coordinator {
             self.learn_leader(shard, member, term);
         } else if known.member == member {
             // What a follower has heard; the leader itself says in which term it serves.
-            self.protocol.leads.insert(shard, Lead { member: leader, ..known });
+            self.protocol.leads.insert(shard, KnownLeader { member: leader, ..known });
         } else if known.member != leader {
             return;
         }
@@ -581,7 +582,7 @@ impl Coordinator {
 }
 
 /// The replica to ask after the present one.
-fn next(lead: Lead, members: usize) -> usize {
+fn next(lead: KnownLeader, members: usize) -> usize {
     let members = members.max(1);
     let next = (lead.member + 1) % members;
     if lead.silent == Some(next) && members > 1 { (next + 1) % members } else { next }

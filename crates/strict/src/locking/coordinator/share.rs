@@ -17,8 +17,8 @@ pub(super) fn may_share(held: &Call, asked: &Call, random: &mut Rng) -> bool {
     }
 }
 
-/// Evaluates what was asked right after the steps of others, and puts it behind them. False, and nothing is changed, if
-/// not all of it can be told.
+/// Evaluates a request right after the steps of others, and appends it to them. False, and nothing is changed, if not
+/// all of it can be told.
 pub(super) fn share(
     steps: &mut Steps,
     asked: &Steps,
@@ -63,7 +63,8 @@ pub(super) fn tell(
         let outstanding = Outstanding { operation: &operation, blind, reply: &done.result, effect: None };
         if let Some(combined) = combine(&outstanding, &asked, call.blind) {
             let unread = || without_reading(steps, call, done, (now_millis, expiring), random);
-            let held = Held { operation: &operation, done, expired: steps.expiries.contains_key(&call.key) };
+            let held =
+                HeldStep { operation: &operation, done, expired: steps.expiries.contains_key(&call.key) };
             return held.follow(call, &asked, combined, unread);
         }
         if !asked.is_read() {
@@ -86,14 +87,14 @@ fn without_reading(
 }
 
 /// A step that was evaluated and holds its lock.
-struct Held<'h, 'o> {
+struct HeldStep<'h, 'o> {
     operation: &'h Operation<'o>,
     done: &'h Done,
     /// Its key was found expired.
     expired: bool,
 }
 
-impl Held<'_, '_> {
+impl HeldStep<'_, '_> {
     /// True if its locks are enough for another one that needs these.
     fn covers(&self, claim: &Claim<'_>) -> bool {
         let blind = || self.done.invoked.effect().ok().flatten().map(|effect| effect.claim());
@@ -105,8 +106,8 @@ impl Held<'_, '_> {
         held.covers(claim)
     }
 
-    /// The second one's step; `None` if it would need another lock, or sets a deadline, which
-    /// would have to be kept apart.
+    /// The second one's step; `None` if it would need another lock, or sets a deadline, which would have to stay
+    /// separate.
     fn follow(
         &self,
         call: &Call,

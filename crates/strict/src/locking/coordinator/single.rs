@@ -1,7 +1,7 @@
 //! Single commands, and transactions of one request and one shard (decision 0031): one message to a leader, which evaluates
 //! them, commits them and answers (`replica::single`).
 //!
-//! From when it is asked for, such a one is in doubt, as a transaction of one shard is whose vote was asked for.
+//! From its request on, such a transaction is in doubt, like a transaction of one shard after its Prepare.
 
 use super::super::machine::Evaluation;
 use super::super::message::Message;
@@ -65,7 +65,7 @@ impl Coordinator {
         self.is_single(transaction) || self.is_local(transaction)
     }
 
-    /// A transaction that nobody is to join asks for what it needs.
+    /// A transaction that no other one is to join sends its requests.
     pub(super) fn set_out(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if self.is_single(&transaction) {
             self.send_or_wait(transaction, step);

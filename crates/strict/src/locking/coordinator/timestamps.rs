@@ -27,7 +27,7 @@ impl Coordinator {
         }
     }
 
-    /// Somebody asks what time it is, or says so.
+    /// A message of the timestamp service: a request for the time, or the answer.
     pub(super) fn on_clock_message(&mut self, from: Address, message: Message, step: &mut Step<'_, '_>) {
         match message {
             Message::Stamp { transaction } => {

@@ -1,11 +1,11 @@
 //! Where a transaction is between the leaders of its shards.
 
 use super::TwoPhaseCommit;
-use super::gather::Plan;
+use super::gather::LockPlan;
 use crate::coordinator::{Answer, CallStep, Done, Progress, Purpose};
 use crate::locking::leader::observed;
 use crate::locking::machine::Evaluation;
-use crate::locking::message::Span;
+use crate::locking::message::CommitWindow;
 use crate::{Invoked, Part};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use types::{Instant, RequestId, Timestamp};
 /// A transaction in progress.
 pub(super) type Transaction = crate::coordinator::Transaction<TwoPhaseCommit>;
 
-/// What is kept of a transaction beside its phase.
+/// A coordinator's state of a transaction, except for its phase.
 #[derive(Debug, Default)]
-pub struct Run {
+pub struct TransactionState {
     /// By shard: the term in which its leader evaluated.
     pub terms: BTreeMap<u16, u64>,
     /// How often it has followed a hint of who leads since it was said again.
@@ -34,7 +34,7 @@ pub struct Run {
     pub last_blocked: Option<Instant>,
     /// The shards where operations wait for locks.
     pub blocked_at: BTreeSet<u16>,
-    /// The shards that have been told that it waits elsewhere.
+    /// The shards whose leaders know that it waits at another shard.
     pub told: BTreeSet<u16>,
     /// When it began, or its coordinator last gave a sign of life for it.
     pub signed: Instant,
@@ -47,12 +47,12 @@ pub struct Run {
     /// What the timestamp server said: it commits not before this.
     pub stamp: Option<Timestamp>,
     /// Where it asks for its locks first: which questions that takes.
-    pub plan: Plan,
+    pub plan: LockPlan,
     /// The shard that took longest to answer for a step, and how long: its locks are waited for most.
     pub slowest: Option<(Duration, u16)>,
     /// By step: what was evaluated here before its lock was asked for.
     pub locked: BTreeMap<usize, Done>,
-    /// How often it was refused a vote for what was undecided, and asked again.
+    /// How often it retried after a refusal because of undecided transactions.
     pub refusals: u32,
 }
 
@@ -143,7 +143,8 @@ pub(super) fn asks_first(transaction: &Transaction) -> bool {
     transaction.own.locks_first
 }
 
-/// True if steps on one key are asked for together: where each is evaluated, and nobody is shown any before all are.
+/// True if the coordinator sends steps on one key together: where each is evaluated, and the client sees none of them
+/// before all are.
 pub(super) fn chains(transaction: &Transaction) -> bool {
     transaction.purpose == Purpose::Auto && !asks_first(transaction) && transaction.own.members.is_empty()
 }
@@ -179,10 +180,10 @@ pub(super) fn is_watch_touched(transaction: &Transaction) -> bool {
 }
 
 /// When it may commit: not before what it found expired, and before the deadlines of what it found alive.
-pub(super) fn span(transaction: &Transaction) -> Span {
+pub(super) fn span(transaction: &Transaction) -> CommitWindow {
     let below_millis = transaction.steps.deadlines().min().unwrap_or(0);
     let stamp = transaction.own.stamp.map_or(0, |at| at.wall().as_millis());
-    Span { from_millis: transaction.now_millis.max(stamp), below_millis }
+    CommitWindow { from_millis: transaction.now_millis.max(stamp), below_millis }
 }
 
 /// Every shard's part.

@@ -8,7 +8,8 @@ use types::{Error, ErrorCode, TransactionId};
 
 /// The reply where some operations may have been carried out.
 pub(super) fn in_doubt(why: &str) -> Error {
-    let message = format!("{why}; what was asked may have been done, or some of it: look before you retry");
+    let message =
+        format!("{why}; the commands may have taken effect, or some of them: read before you retry");
     Error::new(ErrorCode::UnknownOutcome, message)
 }
 

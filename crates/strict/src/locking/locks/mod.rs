@@ -3,12 +3,12 @@
 //!
 //! With phases ([`phaser`]), a transaction waits for its turn behind whoever has the lock, older or younger. A younger
 //! one that itself waits somewhere, at this shard or as its coordinator says at another one, loses what an older one
-//! waits for (it is *wounded* and runs again, with the age it has). Every circle of waiting transactions has such a
-//! one, so none lasts (Corrections 62).
+//! waits for (it is *wounded* and runs again, with the age it has). Every cycle of waiting transactions contains such a
+//! younger one, so every deadlock is broken (Corrections 62).
 //!
-//! Without phases it is wound-wait: one that meets an older one waits for it, one that meets a younger one takes its
-//! locks away. So whoever waits is younger than who is waited for, or waits for one that has been voted for and waits
-//! for nobody: no circle can form.
+//! Without phases the table uses wound-wait: a transaction that meets an older one waits for it, and one that meets a
+//! younger one takes over its locks. So a waiting transaction is younger than the one that it waits for, or waits for
+//! one that has a vote and waits for no other: waiting is deadlock-free.
 
 mod name;
 mod phaser;
@@ -21,7 +21,7 @@ use datatypes::{Claim, Mode, Modes};
 use name::Name;
 use phaser::Phaser;
 pub use phaser::Phasing;
-use protocol::{Heat, Meeting, Pair};
+use protocol::{Contention, ContentionStats, Pair};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Instant, TransactionId};
 
@@ -85,14 +85,14 @@ impl Owner {
     }
 }
 
-/// Who asks for a lock.
+/// The transaction that requests a lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub id: TransactionId,
     pub age: Stamp,
     /// Other shards vote for it too, and cannot take that back: it must not wait.
     pub votes: bool,
-    /// It needs all of its locks for one step only: it waits for who has them, and for nobody else who waits.
+    /// It needs all of its locks for one step only: it waits for their holders, and not for other waiters.
     pub passes: bool,
     pub now: Instant,
 }
@@ -108,7 +108,7 @@ pub(super) struct LockTable {
     freed: BTreeSet<Name>,
     granted: BTreeSet<(Stamp, TransactionId)>,
     /// Who is in whose way.
-    pub heat: Heat,
+    pub contention: ContentionStats,
 }
 
 impl LockTable {
@@ -121,7 +121,7 @@ impl LockTable {
             wounded: Vec::new(),
             freed: BTreeSet::new(),
             granted: BTreeSet::new(),
-            heat: Heat::default(),
+            contention: ContentionStats::default(),
         }
     }
 
@@ -176,12 +176,12 @@ impl LockTable {
             self.hand_on(name, now, Some(id));
         }
         if self.options.phasing.is_some() && self.owners.get(&id).is_some_and(Owner::waits) {
-            // Had it waited before, whoever wants another one of its locks has wounded it.
+            // Had it waited before, a transaction that wants another one of its locks has wounded it.
             self.wound_if_wanted(id, waited.then_some(name));
         }
         let granted = self.holds(id, name, mode);
         if is_new && !granted {
-            self.note(name, mode, Meeting::Wait);
+            self.note(name, mode, Contention::Wait);
         }
         granted
     }
@@ -195,15 +195,16 @@ impl LockTable {
         if free {
             self.grant(asker.id, asker.age, name, mode, asker.now);
         } else {
-            self.note(name, mode, Meeting::Conflict);
+            self.note(name, mode, Contention::Conflict);
         }
         free
     }
 
-    /// Somebody who wants the lock in this mode meets those that have it in others, or is behind who waits.
-    fn note(&mut self, name: &Name, wanted: Mode, meeting: Meeting) {
+    /// Notes contention: a transaction that wants the lock in this mode conflicts with holders in other modes, or
+    /// queues behind waiters.
+    fn note(&mut self, name: &Name, wanted: Mode, contention: Contention) {
         let met = self.phasers.get(name).and_then(|phaser| phaser.in_the_way_of(wanted));
-        self.heat.note(name.key(), name.seen(Pair { wanted, met }), meeting);
+        self.contention.note(name.key(), name.seen(Pair { wanted, met }), contention);
     }
 
     /// Takes locks for a transaction that an earlier leader has voted for.
@@ -234,8 +235,8 @@ impl LockTable {
         held.is_some_and(|modes| modes.cover(mode))
     }
 
-    /// True if the transaction may rely on what an invocation in this mode observed of the key: one in the mode of a
-    /// mutation observes at most the type, which nobody changes beside it.
+    /// True if the transaction may rely on what an invocation in this mode observed of the key: an invocation in the
+    /// mode of a mutation observes at most the type, which no concurrent transaction changes.
     pub(super) fn protects(&self, id: TransactionId, key: &[u8], mode: Mode) -> bool {
         let name = Name::of(key);
         self.holds(id, &name, Mode::Observe) || self.holds(id, &name, self.options.mode(mode))
@@ -359,7 +360,7 @@ impl LockTable {
         std::mem::take(&mut self.granted).into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Grants a lock to whoever can have it now. All but the asker are noted as ready.
+    /// Grants a lock to the transactions that can have it now. All but the asker are noted as ready.
     fn hand_on(&mut self, name: &Name, now: Instant, asker: Option<TransactionId>) {
         match self.options.phasing {
             Some(phasing) => {
@@ -458,7 +459,7 @@ impl LockTable {
 
     fn wound(&mut self, id: TransactionId, name: &Name, wanted: Option<Mode>) {
         if let Some(pair) = self.phasers.get(name).and_then(|phaser| phaser.taken_from(id, wanted)) {
-            self.heat.note(name.key(), name.seen(pair), Meeting::Wound);
+            self.contention.note(name.key(), name.seen(pair), Contention::Wound);
         }
         self.release(id);
         self.wounded.push((id, name.key().into()));

@@ -36,7 +36,7 @@ impl Name {
         &self.key
     }
 
-    /// Who meets whom, as it is told of the key.
+    /// The conflicting operations, as contention statistics show them for the key.
     pub(super) fn seen(&self, pair: Pair) -> Pair {
         self.element.map_or(pair, |(mode, _)| Pair { wanted: mode, met: Some(mode) })
     }

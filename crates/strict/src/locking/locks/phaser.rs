@@ -118,7 +118,7 @@ impl Phaser {
         Some(Pair { wanted, met: held.against(wanted) })
     }
 
-    /// True if somebody older than `age` waits for what is held, or asked for, in `modes`.
+    /// True if a transaction older than `age` waits for what is held, or requested, in `modes`.
     pub(super) fn is_wanted_by_older(&self, age: Stamp, modes: Modes) -> bool {
         let older =
             |queue: &BTreeSet<(Stamp, TransactionId)>| queue.first().is_some_and(|first| first.0 < age);

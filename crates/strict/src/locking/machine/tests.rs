@@ -22,7 +22,8 @@ fn increment(machine: &mut Machine, number: u64, floor: u64) {
 /// Applies what a single command comes to, as the entry of its number.
 fn apply_run(machine: &mut Machine, number: u64, floor: u64, evaluation: &Evaluation) {
     let part = part(vec![0], std::iter::once(&b"k"[..]), std::slice::from_ref(evaluation));
-    let results = vec![Told { result: evaluation.result.clone(), expired: evaluation.expiry.is_some() }];
+    let results =
+        vec![SingleResult { result: evaluation.result.clone(), expired: evaluation.expiry.is_some() }];
     let entry = Entry::Run { transaction: id(number), floor, at: Timestamp(number), part, results };
     let mut bytes = Vec::new();
     entry.encode(&mut bytes);
@@ -72,7 +73,7 @@ fn results_of_one_entry_are_told_apart() {
     };
     let all = [(1, None, false), (2, Some(&*delete), true), (3, Some(&*delete), false), (4, None, true)];
     let all = all.map(|(number, effect, expired)| evaluation(number, effect, expired)).to_vec();
-    let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expiry.is_some() };
+    let told = |one: &Evaluation| SingleResult { result: one.result.clone(), expired: one.expiry.is_some() };
     let (part, results) = (part(vec![0], std::iter::repeat(&b"k"[..]), &all), all.iter().map(told).collect());
     let mut bytes = Vec::new();
     Entry::Run { transaction: id(1), floor: 1, at: Timestamp(1), part, results }.encode(&mut bytes);
@@ -124,8 +125,8 @@ impl Leads {
     fn evaluate(&mut self, operation: &Operation<'_>, own: &[Box<[u8]>], now_millis: u64) -> Evaluation {
         let question = Question { key: b"k", operation, own, now_millis };
         let random = &mut Rng::with_seed(1);
-        let coming = self.unapplied.on(b"k");
-        let found = self.lags.evaluate(&question, coming, random).expect("well-formed");
+        let unapplied = self.unapplied.on(b"k");
+        let found = self.lags.evaluate(&question, unapplied, random).expect("well-formed");
         let expected = self.at_once.evaluate(&question, None, random).expect("well-formed");
         assert_eq!(found, expected, "{operation:?}");
         found
@@ -179,7 +180,7 @@ impl Leads {
 
     /// True if the state behind what is on its way is kept.
     fn keeps_state(&self) -> bool {
-        self.unapplied.by_key.get(&b"k"[..]).is_some_and(|coming| coming.state.is_some())
+        self.unapplied.by_key.get(&b"k"[..]).is_some_and(|unapplied| unapplied.state.is_some())
     }
 }
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The tally is the leader's, for its term. A later leader refuses the question of an earlier term, and what others
-//! ask for ([`Message::Inquire`]) becomes an abort: so whoever forgets votes has not decided, and will not.
+//! ask for ([`Message::OutcomeQuery`]) becomes an abort: so whoever forgets votes has not decided, and will not.
 
-use super::decide::Ballot;
+use super::decide::VoteRequest;
 use super::{Replica, Step};
 use crate::locking::leader::Stage;
 use crate::locking::machine::Entry;
@@ -22,9 +22,9 @@ use types::{Address, Timestamp, TransactionId};
 
 impl Replica {
     /// Who collects the votes, if that is another shard's leader.
-    pub(super) fn collector(&self, ballot: &Ballot) -> Option<Address> {
-        let first = ballot.part.participants.first().filter(|first| **first != self.shard)?;
-        self.topology.replicas(*first).get(ballot.collector?).copied()
+    pub(super) fn collector(&self, vote_request: &VoteRequest) -> Option<Address> {
+        let first = vote_request.part.participants.first().filter(|first| **first != self.shard)?;
+        self.topology.replicas(*first).get(vote_request.collector?).copied()
     }
 
     /// Says yes, to whoever collects the votes.
@@ -43,32 +43,37 @@ impl Replica {
         step.out.send(collector, Message::Vote { transaction, at, voter });
     }
 
-    /// The coordinator has asked again: it learns who has voted, though somebody else collects the votes.
+    /// The coordinator has retried: it learns which shards have voted, although another node collects the votes.
     pub(super) fn repeat_vote(
         &mut self,
         from: Address,
-        ballot: &Ballot,
+        vote_request: &VoteRequest,
         at: Timestamp,
         step: &mut Step<'_, '_>,
     ) {
-        let (id, collector) = (ballot.transaction, self.collector(ballot));
+        let (id, collector) = (vote_request.transaction, self.collector(vote_request));
         if collector.is_some() {
             step.out.send(from, Message::Prepared { transaction: id, at });
         }
         self.tell_vote(id, at, from, collector, step);
     }
 
-    /// Tells whoever collects the votes of a refusal.
-    pub(super) fn tell_refusal(&self, ballot: &Ballot, refusal: &Message, step: &mut Step<'_, '_>) {
-        if let Some(collector) = self.collector(ballot) {
+    /// Sends a refusal to the node that collects the votes.
+    pub(super) fn tell_refusal(
+        &self,
+        vote_request: &VoteRequest,
+        refusal: &Message,
+        step: &mut Step<'_, '_>,
+    ) {
+        if let Some(collector) = self.collector(vote_request) {
             step.out.send(collector, refusal.clone());
         }
     }
 
     /// Nothing stands in the way here; the others are waited for.
-    pub(super) fn collect(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
+    pub(super) fn collect(&mut self, from: Address, vote_request: VoteRequest, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
-        let Ballot { transaction, floor, span, part, .. } = ballot;
+        let VoteRequest { transaction, floor, span, part, .. } = vote_request;
         leader.open(transaction, from, step.now.instant);
         leader.locks.make_firm(transaction);
         let stage = Stage::Collecting { part: Arc::new(part), floor, span };

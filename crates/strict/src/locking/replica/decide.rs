@@ -2,18 +2,18 @@
 //! first.
 
 use super::{Replica, Step};
-use crate::locking::leader::{Leader, Objection, Stage, VOTE};
+use crate::locking::leader::{Leader, Stage, VOTE, VoteConflict};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Entry;
-use crate::locking::message::{Message, Span};
+use crate::locking::message::{CommitWindow, Message};
 use crate::locking::options::Concurrency;
 use crate::validation::Stamp;
 use crate::{Mutant, Part};
 use std::sync::Arc;
 use types::{Address, Instant, Timestamp, TransactionId, Wire};
 
-/// A vote that is asked for.
-pub(super) struct Ballot {
+/// A request for a vote.
+pub(super) struct VoteRequest {
     pub transaction: TransactionId,
     pub age: Stamp,
     pub floor: u64,
@@ -23,96 +23,97 @@ pub(super) struct Ballot {
     pub collector: Option<usize>,
     /// All others have voted, not before this: this vote is the decision.
     pub voted: Option<Timestamp>,
-    pub span: Span,
+    pub span: CommitWindow,
     pub part: Part,
 }
 
-impl From<Ballot> for Message {
-    fn from(ballot: Ballot) -> Self {
-        let Ballot { transaction, age, floor, term, read_only, collector, voted, span, part } = ballot;
+impl From<VoteRequest> for Message {
+    fn from(vote_request: VoteRequest) -> Self {
+        let VoteRequest { transaction, age, floor, term, read_only, collector, voted, span, part } =
+            vote_request;
         Message::Prepare { transaction, age, floor, term, read_only, collector, voted, span, part }
     }
 }
 
 impl Replica {
-    pub(super) fn on_prepare(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
+    pub(super) fn on_prepare(&mut self, from: Address, vote_request: VoteRequest, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
-        let id = ballot.transaction;
-        leader.raise_floor(id, ballot.floor);
-        if ballot.term > leader.term || ballot.term == 0 {
+        let id = vote_request.transaction;
+        leader.raise_floor(id, vote_request.floor);
+        if vote_request.term > leader.term || vote_request.term == 0 {
             return self.redirect(from, id, step);
         }
         if let Some(at) = self.machine.prepared().get(&id).map(|prepared| prepared.at) {
-            return self.repeat_vote(from, &ballot, at, step);
+            return self.repeat_vote(from, &vote_request, at, step);
         }
         let in_progress = leader.open.get(&id).is_some_and(|open| !matches!(open.stage, Stage::Executing));
         if in_progress {
             return;
         }
-        if ballot.term == leader.term && leader.has_read(id) {
+        if vote_request.term == leader.term && leader.has_read(id) {
             let answer = Message::Prepared { transaction: id, at: Timestamp::ZERO };
-            let behind = last_read(leader, &ballot.part);
+            let behind = last_read(leader, &vote_request.part);
             return self.answer_confirmed(from, answer, behind, step);
         }
-        if ballot.term < leader.term {
+        if vote_request.term < leader.term {
             // The next run is to name this term: of one that reads nothing here the coordinator hears of it nowhere else.
-            self.refuse_ballot(from, &ballot, None, step);
+            self.refuse_ballot(from, &vote_request, None, step);
             return self.redirect(from, id, step);
         }
         let trusting = self.options.mutants.has(Mutant::UnprotectedReads);
         if leader.is_closed(id) && !trusting {
-            return self.refuse_ballot(from, &ballot, None, step);
+            return self.refuse_ballot(from, &vote_request, None, step);
         }
         let judged = match self.options.concurrency {
             Concurrency::Locking => {
                 leader.open(id, from, step.now.instant);
-                let votes = ballot.part.participants.len() > 1;
-                let asker = Asker { id, age: ballot.age, votes, passes: false, now: step.now.instant };
-                let locked = leader.lock_part(asker, &ballot.part, trusting);
+                let votes = vote_request.part.participants.len() > 1;
+                let asker = Asker { id, age: vote_request.age, votes, passes: false, now: step.now.instant };
+                let locked = leader.lock_part(asker, &vote_request.part, trusting);
                 let locked = if locked.is_none() && votes {
-                    self.lock_now(asker, &ballot, trusting, step)
+                    self.lock_now(asker, &vote_request, trusting, step)
                 } else {
                     locked
                 };
-                locked.map(|judged| judged.map_err(Objection::from))
+                locked.map(|judged| judged.map_err(VoteConflict::from))
             }
             // Nobody asks for votes.
             Concurrency::Unlocked => return,
             Concurrency::Optimistic if self.options.mutants.has(Mutant::SkipValidation) => Some(Ok(())),
             Concurrency::Optimistic => {
-                Some(leader.validate_part(id, &ballot.part, &self.machine).and_then(|()| {
+                Some(leader.validate_part(id, &vote_request.part, &self.machine).and_then(|()| {
                     // What only reads is over with its vote, and disturbs nobody.
-                    let part = Some(&ballot.part).filter(|_| !ballot.read_only);
+                    let part = Some(&vote_request.part).filter(|_| !vote_request.read_only);
                     part.and_then(|part| leader.reserved_key(id, part)).map_or(Ok(()), Err)
                 }))
             }
         };
         let judged = match judged {
-            Some(Ok(())) => self.judge_keyset(from, &ballot, step),
+            Some(Ok(())) => self.judge_keyset(from, &vote_request, step),
             other => other,
         };
         let Some(leader) = &mut self.leader else { return };
-        let ignored = self.machine.ignored_deadline(&ballot.part, &mut leader.unapplied).map(Box::from);
+        let ignored = self.machine.ignored_deadline(&vote_request.part, &mut leader.unapplied).map(Box::from);
         match judged {
             Some(Ok(())) if ignored.is_some() => {
                 let refusal =
                     Message::Refused { transaction: id, key: ignored, expires: true, undecided: false };
-                self.tell_refusal(&ballot, &refusal, step);
+                self.tell_refusal(&vote_request, &refusal, step);
                 self.refuse_with(from, refusal, step);
             }
-            Some(Ok(())) => self.vote(from, ballot, step),
-            Some(Err(Objection { key, undecided })) => {
+            Some(Ok(())) => self.vote(from, vote_request, step),
+            Some(Err(VoteConflict { key, undecided })) => {
                 if let (Concurrency::Optimistic, Some(leader), Some(key)) =
                     (self.options.concurrency, &mut self.leader, &key)
                 {
-                    leader.note_refusal(id, &ballot.part, key);
+                    leader.note_refusal(id, &vote_request.part, key);
                 }
                 let refusal = Message::Refused { transaction: id, key, expires: false, undecided };
-                self.tell_refusal(&ballot, &refusal, step);
+                self.tell_refusal(&vote_request, &refusal, step);
                 self.refuse_with(from, refusal, step);
             }
             None => {
-                self.block(id, ballot.into(), step);
+                self.block(id, vote_request.into(), step);
             }
         }
     }
@@ -121,14 +122,14 @@ impl Replica {
     pub(super) fn judge_keyset(
         &mut self,
         from: Address,
-        ballot: &Ballot,
+        vote_request: &VoteRequest,
         step: &mut Step<'_, '_>,
-    ) -> Option<Result<(), Objection>> {
+    ) -> Option<Result<(), VoteConflict>> {
         let Some(leader) = &mut self.leader else { return Some(Ok(())) };
-        if ballot.part.keyset.is_none() && leader.keyset.is_idle() {
+        if vote_request.part.keyset.is_none() && leader.keyset.is_idle() {
             return Some(Ok(()));
         }
-        let Ballot { transaction: id, age, read_only, part, .. } = ballot;
+        let VoteRequest { transaction: id, age, read_only, part, .. } = vote_request;
         let asker = Asker {
             id: *id,
             age: *age,
@@ -139,13 +140,13 @@ impl Replica {
         let mut judged = leader.judge_keyset(asker, (part, *read_only), &self.machine, &self.options);
         let with_locks = self.options.concurrency == Concurrency::Locking;
         if with_locks && judged.is_ok() && part.flushes() && !leader.locks.take_from_younger(asker) {
-            judged = Err(Objection { key: None, undecided: true });
+            judged = Err(VoteConflict { key: None, undecided: true });
         } else if with_locks
             && self.options.patient
             && part.keyset.is_some()
-            && judged.as_ref().is_err_and(|objection| objection.undecided)
+            && judged.as_ref().is_err_and(|conflict| conflict.undecided)
         {
-            let others = leader.kept_apart(*id, part, &self.machine);
+            let others = leader.in_conflict_with_keyset_access(*id, part, &self.machine);
             if leader.is_behind((*id, VOTE), from, others, step.now.instant) {
                 leader.waiting.insert(*id);
                 return None;
@@ -160,42 +161,44 @@ impl Replica {
         Some(judged)
     }
 
-    /// Locks what a part needs once those that had to give way have. Where others vote too there is no waiting beyond
-    /// that: another shard's vote cannot be taken back, and whoever waits for it relies on its waiting for nobody.
+    /// Locks what a part needs once those that had to give way have. With other voting shards the vote waits for
+    /// nothing else: another shard's vote is final, and transactions that wait for it rely on its waiting for no other
+    /// transaction.
     fn lock_now(
         &mut self,
         asker: Asker,
-        ballot: &Ballot,
+        vote_request: &VoteRequest,
         trusting: bool,
         step: &mut Step<'_, '_>,
     ) -> Option<Result<(), Box<[u8]>>> {
         self.tell_wounded(step);
         let leader = self.leader.as_mut()?;
-        let locked = leader.lock_part(asker, &ballot.part, trusting);
-        let key = leader.locks.waited_for(ballot.transaction).map(Box::from);
+        let locked = leader.lock_part(asker, &vote_request.part, trusting);
+        let key = leader.locks.waited_for(vote_request.transaction).map(Box::from);
         locked.or_else(|| Some(Err(key.unwrap_or_default())))
     }
 
     /// Nothing stands in the way: the vote goes into the log, or with it the decision where nobody else votes.
-    pub(super) fn vote(&mut self, from: Address, ballot: Ballot, step: &mut Step<'_, '_>) {
-        let collector = self.collector(&ballot);
-        if ballot.collector.is_some() && ballot.part.participants.first() == Some(&self.shard) {
-            return self.collect(from, ballot, step);
+    pub(super) fn vote(&mut self, from: Address, vote_request: VoteRequest, step: &mut Step<'_, '_>) {
+        let collector = self.collector(&vote_request);
+        if vote_request.collector.is_some() && vote_request.part.participants.first() == Some(&self.shard) {
+            return self.collect(from, vote_request, step);
         }
         let Some(leader) = &mut self.leader else { return };
-        if ballot.read_only {
+        if vote_request.read_only {
             // Everything was read before this question was sent, and is unchanged now: it was all true at once.
-            leader.close_read(ballot.transaction);
-            let answer = Message::Prepared { transaction: ballot.transaction, at: Timestamp::ZERO };
-            let behind = last_read(leader, &ballot.part);
+            leader.close_read(vote_request.transaction);
+            let answer = Message::Prepared { transaction: vote_request.transaction, at: Timestamp::ZERO };
+            let behind = last_read(leader, &vote_request.part);
             return self.answer_confirmed(from, answer, behind, step);
         }
-        let voted = ballot.voted.unwrap_or(Timestamp::ZERO);
-        let at = leader.timestamp(self.machine.latest().max(ballot.span.from()).max(voted), step.now.wall);
-        if ballot.span.is_over(at) {
-            return self.refuse_ballot(from, &ballot, None, step);
+        let voted = vote_request.voted.unwrap_or(Timestamp::ZERO);
+        let at =
+            leader.timestamp(self.machine.latest().max(vote_request.span.from()).max(voted), step.now.wall);
+        if vote_request.span.is_over(at) {
+            return self.refuse_ballot(from, &vote_request, None, step);
         }
-        let Ballot { transaction, floor, part, voted, .. } = ballot;
+        let VoteRequest { transaction, floor, part, voted, .. } = vote_request;
         let decides = voted.is_some() || part.participants.len() == 1;
         let held = Arc::new(part.clone());
         let entry = if decides {
@@ -237,16 +240,16 @@ impl Replica {
         self.refuse_with(to, Message::refused(id, key), step);
     }
 
-    /// The same to whoever asked for a vote, and to whoever collects the votes.
+    /// Sends the same to the node that asked for a vote and to the node that collects the votes.
     fn refuse_ballot(
         &mut self,
         to: Address,
-        ballot: &Ballot,
+        vote_request: &VoteRequest,
         key: Option<Box<[u8]>>,
         step: &mut Step<'_, '_>,
     ) {
-        let refusal = Message::refused(ballot.transaction, key);
-        self.tell_refusal(ballot, &refusal, step);
+        let refusal = Message::refused(vote_request.transaction, key);
+        self.tell_refusal(vote_request, &refusal, step);
         self.refuse_with(to, refusal, step);
     }
 
@@ -327,7 +330,7 @@ impl Replica {
         {
             // The asker may not reach it. Its decision comes back through the log, and answers the next question.
             let leader = self.topology.replicas(self.shard)[leader];
-            step.out.send(leader, Message::Inquire { transaction: id });
+            step.out.send(leader, Message::OutcomeQuery { transaction: id });
         }
     }
 
@@ -341,13 +344,13 @@ impl Replica {
         let Some(leader) = &mut self.leader else { return };
         match part {
             Some(part) => leader.advance(id, Stage::Deciding { part }, now),
-            // Whoever asks for its commit now comes too late: what that does would be behind its end.
+            // A request for its commit arrives too late now: the transaction has ended.
             None if leader.is_executing(id) => drop(leader.close(id)),
             None => {}
         }
     }
 
-    /// Asks for decisions that are overdue, and takes the locks of those that nobody speaks for.
+    /// The leader queries overdue decisions, and releases the locks of transactions whose coordinators are silent.
     pub(super) fn on_suspicion(&mut self, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         let now = step.now.instant;
@@ -374,7 +377,7 @@ impl Replica {
             match first {
                 Some(first) if first != self.shard => {
                     for replica in self.topology.replicas(first) {
-                        step.out.send(*replica, Message::Inquire { transaction: id });
+                        step.out.send(*replica, Message::OutcomeQuery { transaction: id });
                     }
                 }
                 _ => self.abort(id, now),

@@ -2,7 +2,7 @@
 
 use super::{Replica, Step};
 use crate::Mutant;
-use crate::locking::leader::{Stage, claim_of, claim_unread};
+use crate::locking::leader::{Stage, claim_of, claim_of_unread};
 use crate::locking::locks::Asker;
 use crate::locking::machine::Question;
 use crate::locking::message::Message;
@@ -48,7 +48,7 @@ impl Replica {
             && !self.machine.is_expired(key, None, *now_millis)
             && leader.reads_past(*id, key, &self.options);
         if free {
-            // What is applied is all that anybody can have been told of.
+            // No client can have seen more than the applied state.
         } else if !optimistic || *reserve {
             let open = leader.open(*id, from, step.now.instant);
             if !matches!(open.stage, Stage::Executing) {
@@ -85,8 +85,9 @@ impl Replica {
         }
         let question = Question { key, operation: &decoded, own, now_millis: *now_millis };
         let on_applied = free || self.options.mutants.has(Mutant::EvaluateOnApplied);
-        let coming = leader.unapplied.on(key).filter(|_| !on_applied);
-        let Ok((evaluation, then)) = self.machine.evaluate_all(&question, then, coming, step.random) else {
+        let unapplied = leader.unapplied.on(key).filter(|_| !on_applied);
+        let Ok((evaluation, then)) = self.machine.evaluate_all(&question, then, unapplied, step.random)
+        else {
             return;
         };
         let over = *alone && evaluation.expiry.is_none() && evaluation.effect.is_none();
@@ -105,7 +106,7 @@ impl Replica {
     /// Looks at which keys there are. No lock protects that: the vote judges whether it is still so. What has been voted for
     /// may be known already, and comes first.
     pub(super) fn on_look(&mut self, from: Address, message: Message, step: &mut Step<'_, '_>) {
-        let Message::Look { transaction: id, step: index, question } = &message else { return };
+        let Message::KeysetRead { transaction: id, step: index, question } = &message else { return };
         let (id, index) = (*id, *index);
         let Some(leader) = &mut self.leader else { return };
         if leader.is_closed(id) {
@@ -198,8 +199,8 @@ impl Replica {
         }
     }
 
-    /// Asks what these transactions have asked, and what has not been answered, once more; but not for one that another of them
-    /// has wounded meanwhile, which would get a vote, and hear that it was refused.
+    /// Repeats the unanswered questions of these transactions; except for one that another of them has wounded in
+    /// between, which would get a vote although it hears that it was refused.
     pub(super) fn ask_again(
         &mut self,
         ids: impl IntoIterator<Item = TransactionId>,
@@ -230,7 +231,7 @@ fn asked_for<'o>(
 ) -> Result<SmallVec<[Claim<'o>; 1]>, Malformed> {
     let first = match (write, only_lock) {
         (true, _) => Mode::Write.into(),
-        (false, true) => claim_unread(operation),
+        (false, true) => claim_of_unread(operation),
         (false, false) => claim_of(operation, expired),
     };
     let mut claims = SmallVec::from([first]);

@@ -17,11 +17,11 @@ use crate::caching;
 use crate::coordinator::draw_from;
 use crate::validation::Stamp;
 use crate::{Decided, Mutant, Topology};
-use decide::Ballot;
+use decide::VoteRequest;
 use mvcc::Tracked;
 use protocol::eviction::Cache;
-use protocol::hosted::{Chore, Holdings};
-use protocol::{Durability, Heat, Input, Now, Outputs};
+use protocol::hosted::{Holdings, MaintenanceTask};
+use protocol::{ContentionStats, Durability, Input, Now, Outputs};
 use replication::log::{self, Change, Log, Port, Recovering};
 use std::time::Duration;
 use types::{Address, Incarnation, Instant, Malformed, Reader, Rng, TransactionId};
@@ -39,7 +39,7 @@ pub struct Replica {
     pub(super) leader: Option<Leader>,
 }
 
-/// What a handler works with beside the replica.
+/// What a handler gets in addition to the replica.
 pub(super) struct Step<'s, 'o> {
     pub(super) now: Now,
     pub(super) random: &'s mut Rng,
@@ -114,10 +114,10 @@ impl Replica {
         cache: Option<Cache>,
         now_millis: u64,
         random: &mut Rng,
-        chores: &mut Vec<Chore>,
+        maintenance: &mut Vec<MaintenanceTask>,
     ) {
         if self.is_leader() {
-            caching::add_chores(self.machine.store(), cache, (now_millis, 0), random, chores);
+            caching::add_chores(self.machine.store(), cache, (now_millis, 0), random, maintenance);
         }
     }
 
@@ -147,14 +147,14 @@ impl Replica {
     }
 
     /// Which keys transactions meet on, since it leads; none while it does not.
-    pub fn heat(&self) -> Option<&Heat> {
-        self.leader.as_ref().map(|leader| &leader.locks.heat)
+    pub fn contention(&self) -> Option<&ContentionStats> {
+        self.leader.as_ref().map(|leader| &leader.locks.contention)
     }
 
     /// Forgets which.
-    pub fn reset_heat(&mut self) {
+    pub fn reset_contention(&mut self) {
         if let Some(leader) = &mut self.leader {
-            leader.locks.heat.reset();
+            leader.locks.contention.reset();
         }
     }
 
@@ -275,7 +275,7 @@ impl Replica {
         self.leader = serving.map(|term| Leader::new(term, locks(), &self.machine, coordinator, now));
     }
 
-    /// An entry was applied: whoever asked for it hears of it.
+    /// The replica has applied an entry and answers the node that asked for it.
     fn on_event(&mut self, event: Event, step: &mut Step<'_, '_>) {
         let Some(leader) = &mut self.leader else { return };
         match event {
@@ -332,7 +332,7 @@ impl Replica {
             }
             Message::Execute { transaction, .. }
             | Message::Run { transaction, .. }
-            | Message::Look { transaction, .. }
+            | Message::KeysetRead { transaction, .. }
             | Message::Prepare { transaction, .. } => {
                 if let Some(leader) = &mut self.leader {
                     leader.heard(transaction, step.now.instant);
@@ -365,7 +365,7 @@ impl Replica {
                 self.on_decide(from, transaction, floor, at, step);
                 self.wake(step);
             }
-            Message::Inquire { transaction } => self.on_inquire(from, transaction, step),
+            Message::OutcomeQuery { transaction } => self.on_inquire(from, transaction, step),
             Message::Count { transaction } => {
                 let keys = self.machine.store().len() as u64;
                 step.out.send(from, Message::CountReply { transaction, keys });
@@ -417,11 +417,11 @@ impl Replica {
                 let one = Single { transaction, age, floor, term, index, calls, last };
                 self.on_single(from, one, step);
             }
-            Message::Look { .. } => self.on_look(from, message, step),
+            Message::KeysetRead { .. } => self.on_look(from, message, step),
             Message::Prepare { transaction, age, floor, term, read_only, collector, voted, span, part } => {
-                let ballot =
-                    Ballot { transaction, age, floor, term, read_only, collector, voted, span, part };
-                self.on_prepare(from, ballot, step);
+                let vote_request =
+                    VoteRequest { transaction, age, floor, term, read_only, collector, voted, span, part };
+                self.on_prepare(from, vote_request, step);
             }
             _ => {}
         }

@@ -18,13 +18,13 @@
 //! - The results are a part of the entry, so that a later leader answers as this one would have.
 //! - A leader takes the question for its own term only, and refuses for good: as with votes.
 
-use super::decide::Ballot;
+use super::decide::VoteRequest;
 use super::{Replica, Step};
 use crate::Mutant;
 use crate::coordinator::result_unread;
-use crate::locking::leader::{Objection, Open, Stage};
+use crate::locking::leader::{OpenTransaction, Stage, VoteConflict};
 use crate::locking::locks::Asker;
-use crate::locking::machine::{Entry, Evaluation, Question, Told};
+use crate::locking::machine::{Entry, Evaluation, Question, SingleResult};
 use crate::locking::message::Message;
 use crate::locking::single::{Keys, Single, part};
 use crate::part::encoded;
@@ -135,17 +135,17 @@ impl Replica {
             one.last.as_ref().map_or_else(|| vec![self.shard], |last| last.participants.clone());
         let part = part(participants, one.calls.iter().map(|(key, _)| &**key), &evaluations);
         let (read_only, collector) = (false, None);
-        let ballot =
-            Ballot { transaction: id, age, floor, term, read_only, collector, voted: None, span, part };
-        match self.judge_keyset(from, &ballot, step) {
-            Some(Err(Objection { key: met, undecided })) => {
+        let vote_request =
+            VoteRequest { transaction: id, age, floor, term, read_only, collector, voted: None, span, part };
+        match self.judge_keyset(from, &vote_request, step) {
+            Some(Err(VoteConflict { key: met, undecided })) => {
                 if let Some(leader) = &mut self.leader {
                     leader.unapplied.take_back(id, one.keys());
                 }
                 let refusal = Message::Refused { transaction: id, key: met, expires: false, undecided };
                 self.refuse_with(from, refusal, step);
             }
-            _ => self.commit_singles(from, ballot, one.keys(), (at, evaluations), step),
+            _ => self.commit_singles(from, vote_request, one.keys(), (at, evaluations), step),
         }
     }
 
@@ -160,11 +160,11 @@ impl Replica {
         let Some(leader) = &mut self.leader else { return Ok(Vec::new()) };
         let now_millis = at.wall().as_millis();
         let evaluate = |(index, (key, operation)): (usize, &(&[u8], Operation<'_>))| {
-            let mut coming = leader.unapplied.on(key).filter(|_| !on_applied);
+            let mut unapplied = leader.unapplied.on(key).filter(|_| !on_applied);
             // What was locked as a write that needs no evaluation has none.
             let unread = one.unread(index, operation).filter(|effect| deadline_set(effect).is_none());
             let unread = match unread {
-                Some(effect) if self.machine.deadline(key, coming.as_deref_mut())? == 0 => Some(effect),
+                Some(effect) if self.machine.deadline(key, unapplied.as_deref_mut())? == 0 => Some(effect),
                 _ => None,
             };
             let question = Question { key, operation, own: &[], now_millis };
@@ -174,7 +174,7 @@ impl Replica {
                     let effect = Some(encoded(&effect));
                     Evaluation { result, effect, version: 0, expires_at: 0, expiry: None }
                 }
-                None => self.machine.evaluate(&question, coming, step.random)?,
+                None => self.machine.evaluate(&question, unapplied, step.random)?,
             };
             leader.unapplied.add(one.transaction, key, &evaluation);
             Ok(evaluation)
@@ -186,15 +186,16 @@ impl Replica {
     fn commit_singles(
         &mut self,
         from: Address,
-        ballot: Ballot,
+        vote_request: VoteRequest,
         keys: Keys<'_>,
         (at, evaluations): (Timestamp, Vec<Evaluation>),
         step: &mut Step<'_, '_>,
     ) {
-        let Ballot { transaction, floor, part, .. } = ballot;
+        let VoteRequest { transaction, floor, part, .. } = vote_request;
         let held = Arc::new(part.clone());
-        let told = |one: &Evaluation| Told { result: one.result.clone(), expired: one.expiry.is_some() };
-        let mut results: Vec<Told> = evaluations.iter().map(told).collect();
+        let told =
+            |one: &Evaluation| SingleResult { result: one.result.clone(), expired: one.expiry.is_some() };
+        let mut results: Vec<SingleResult> = evaluations.iter().map(told).collect();
         if self.options.mutants.has(Mutant::MixResults) {
             results.reverse();
         }
@@ -224,7 +225,7 @@ impl Replica {
 }
 
 /// With what the other shards' votes ask for, where this leader collects them; `None`, and the question waits, while some are missing.
-fn with_votes(mut one: Single, shard: u16, open: &mut Open) -> Option<Single> {
+fn with_votes(mut one: Single, shard: u16, open: &mut OpenTransaction) -> Option<Single> {
     if let Some(last) = one.last.as_mut().filter(|last| last.voted.is_none()) {
         let mut others = last.participants.iter().filter(|other| **other != shard);
         if !others.all(|other| open.votes.contains_key(other)) {

@@ -11,11 +11,11 @@
 //!
 //! A transaction of one shard whose reads were all answered by one replica in one step is asked of f others only, for
 //! that step is the replica's own answer: let s be its moment. What the replica had executed was decided by then, it
-//! told of anything that it held prepared, and the others answer later than s.
+//! reported everything that it held prepared, and the others answer later than s.
 
 use super::super::message::Message;
 use super::super::operation::{Part, Vote};
-use super::transaction::{Conflict, Glance, Phase, Transaction, names_many, parts};
+use super::transaction::{Conflict, OneReplicaRead, Phase, Transaction, names_many, parts};
 use super::{Coordinator, Step};
 use crate::Mutant;
 use crate::coordinator::Purpose;
@@ -70,12 +70,12 @@ impl Coordinator {
         if parts.is_empty() {
             return self.prepare(transaction, step);
         }
-        let whole = |seen: &Glance| {
+        let whole = |seen: &OneReplicaRead| {
             let present = epoch_of(seen.view) == self.topology.epoch(seen.shard);
             present && seen.steps == transaction.steps.list().len() && parts.len() == 1
         };
-        let seen = transaction.own.glance.filter(whole);
-        let answer = |seen: Glance| (seen.member, (seen.view, false));
+        let seen = transaction.own.one_replica_read.filter(whole);
+        let answer = |seen: OneReplicaRead| (seen.member, (seen.view, false));
         let answers = parts.keys().map(|shard| (*shard, seen.map(answer).into_iter().collect())).collect();
         let shared = |(shard, (part, _))| (shard, Arc::new(part));
         let parts: SmallMap<u16, Arc<Part>, 1> = parts.into_entries().map(shared).collect();
@@ -112,7 +112,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks the replicas that were not asked yet; false if there are none.
+    /// Sends the check to the remaining replicas; false if there are none.
     fn ask_others(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) -> bool {
         let phase = std::mem::take(&mut transaction.phase);
         let Phase::Checking(mut check) = phase else { return false };

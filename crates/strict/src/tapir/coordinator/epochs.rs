@@ -19,9 +19,9 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// For how long: whoever joins may have to fetch the state first.
 const ASK_FOR: Duration = Duration::from_secs(60);
 
-/// A move that an operator asked for.
+/// A move of replicas that an operator commanded.
 #[derive(Debug)]
-pub(super) struct Placing {
+pub(super) struct ReplicaMove {
     processes: Vec<ProcessId>,
     accept_loss: bool,
     /// The epoch that is to end.
@@ -31,8 +31,8 @@ pub(super) struct Placing {
 }
 
 impl Coordinator {
-    /// True if what a replica says counts: it speaks in the epoch that is known of its shard. Of a later one more is
-    /// asked. The one place where a coordinator compares epochs.
+    /// True if what a replica says counts: it speaks in the epoch that is known of its shard. A later one must satisfy
+    /// more. The one place where a coordinator compares epochs.
     pub(super) fn is_of_epoch(
         &mut self,
         (shard, member): (u16, usize),
@@ -82,13 +82,19 @@ impl Coordinator {
             }
         }
         self.settle_anew(shard, step);
-        if self.protocol.placing.get(&shard).is_some_and(|placing| placing.epoch < configuration.epoch) {
-            self.protocol.placing.remove(&shard);
-            step.out.disarm(Timer::Placing { shard });
+        if self
+            .protocol
+            .replica_move
+            .get(&shard)
+            .is_some_and(|replica_move| replica_move.epoch < configuration.epoch)
+        {
+            self.protocol.replica_move.remove(&shard);
+            step.out.disarm(Timer::ReplicaMove { shard });
         }
     }
 
-    /// Asks the present replicas of a shard what a transaction had asked the earlier ones.
+    /// The coordinator repeats to the present replicas of a shard what a transaction had asked the replicas of the
+    /// epoch before.
     fn ask_anew(&mut self, mut transaction: Transaction, shard: u16, step: &mut Step<'_, '_>) {
         let fresh: Tally<Transactions> = self.tally(shard);
         match &mut transaction.phase {
@@ -134,44 +140,44 @@ impl Coordinator {
             return;
         }
         let (epoch, until) = (self.topology.epoch(shard), step.now.instant + ASK_FOR);
-        let placing = Placing { processes, accept_loss, epoch, tries: 0, until };
-        self.protocol.placing.insert(shard, placing);
+        let replica_move = ReplicaMove { processes, accept_loss, epoch, tries: 0, until };
+        self.protocol.replica_move.insert(shard, replica_move);
         self.on_placing_timer(shard, step);
     }
 
     /// Asks one member after the other to end the epoch, until one has, or it has taken too long.
     pub(super) fn on_placing_timer(&mut self, shard: u16, step: &mut Step<'_, '_>) {
-        let Some(placing) = self.protocol.placing.get_mut(&shard) else { return };
-        if step.now.instant >= placing.until {
-            self.protocol.placing.remove(&shard);
+        let Some(replica_move) = self.protocol.replica_move.get_mut(&shard) else { return };
+        if step.now.instant >= replica_move.until {
+            self.protocol.replica_move.remove(&shard);
             return;
         }
-        let (alone, epoch) = (placing.accept_loss, placing.epoch + 1);
+        let (alone, epoch) = (replica_move.accept_loss, replica_move.epoch + 1);
         let present = self.topology.replicas(shard);
         let Some(slot) = present.first().map(|replica| replica.slot) else { return };
         let at = |process: &ProcessId| Address { process: *process, slot };
-        let members: Vec<Address> = placing.processes.iter().map(at).collect();
+        let members: Vec<Address> = replica_move.processes.iter().map(at).collect();
         let to = match alone {
             true => members.first().copied(),
-            // One that stays is rather alive than one that goes.
+            // A replica that stays in the group is likelier to be alive than one that leaves it.
             false => {
                 let staying: BTreeSet<&Address> = members.iter().collect();
                 let mut asked: Vec<Address> = present.to_vec();
                 asked.sort_by_key(|replica| !staying.contains(replica));
-                asked.get(placing.tries % asked.len().max(1)).copied()
+                asked.get(replica_move.tries % asked.len().max(1)).copied()
             }
         };
-        placing.tries += 1;
+        replica_move.tries += 1;
         if let Some(to) = to {
             let configuration = Configuration { epoch, members };
             step.out.send(to, Message::Ir { message: IrMessage::Reconfigure { configuration, alone } });
         }
-        step.out.arm(Timer::Placing { shard }, step.now.instant + ASK_EVERY);
+        step.out.arm(Timer::ReplicaMove { shard }, step.now.instant + ASK_EVERY);
     }
 
     /// The shards that an operator has asked to move and that have not moved yet.
-    pub fn placing(&self) -> impl Iterator<Item = u16> + '_ {
-        self.protocol.placing.keys().copied()
+    pub fn replica_move(&self) -> impl Iterator<Item = u16> + '_ {
+        self.protocol.replica_move.keys().copied()
     }
 
     /// The replicas of a shard, as far as this coordinator has heard.

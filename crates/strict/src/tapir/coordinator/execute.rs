@@ -1,10 +1,10 @@
 //! The execution period: steps are evaluated at the closest replica, or at none if they observe nothing.
 
 use super::super::message::{Evaluation, Message, Reading};
-use super::transaction::{Glance, Phase, QuorumRead, Transaction, are_many};
+use super::transaction::{OneReplicaRead, Phase, QuorumRead, Transaction, are_many};
 use super::{Coordinator, Step, Tapir};
 use crate::Mutant;
-use crate::coordinator::{CommitProtocol, Look, Progress, Purpose};
+use crate::coordinator::{CommitProtocol, KeysetRead, Progress, Purpose};
 use crate::ir::quorum;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ impl Coordinator {
         for index in indices {
             if let Some(question) = transaction.steps.look_question(*index) {
                 let (transaction, step_index) = (transaction.id, *index as u32);
-                step.out.send(replica, Message::Look { transaction, step: step_index, question });
+                step.out.send(replica, Message::KeysetRead { transaction, step: step_index, question });
                 continue;
             }
             let call = &transaction.steps.list()[*index].call;
@@ -153,7 +153,8 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         let at_once = clear && taken == transaction.steps.list().len();
-        transaction.own.glance = at_once.then_some(Glance { shard, member, view, steps: taken });
+        transaction.own.one_replica_read =
+            at_once.then_some(OneReplicaRead { shard, member, view, steps: taken });
         self.advance(transaction, step)
     }
 
@@ -162,7 +163,7 @@ impl Coordinator {
         shard: u16,
         number: u64,
         index: u32,
-        look: Look,
+        look: KeysetRead,
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.take(number) else { return };
@@ -209,8 +210,8 @@ impl Coordinator {
         }
     }
 
-    /// The replicas that a quorum read asked have not answered alike, or not in their time: the others are asked, or
-    /// else it falls back.
+    /// The replicas of a quorum read answered differently, or too late: the coordinator asks the other replicas, or
+    /// falls back to single reads.
     pub(super) fn read_of_others(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &mut transaction.phase else { return self.keep(transaction, step) };
         let Some(shard) = transaction.steps.list().first().map(|step| step.call.shard) else {

@@ -1,11 +1,11 @@
 //! Hot keys: where transactions have met conflicts lately, those of one coordinator take turns, the oldest first,
-//! instead of refusing each other at the replicas (Corrections 12). It is not a lock: transactions of other
-//! coordinators know nothing of it, validation decides as ever, and no replica hears of it. It only keeps from the
-//! replicas what would be refused there.
+//! instead of refusing each other at the replicas (Corrections 12). A hot key is not a lock: it is local to the
+//! coordinator, and validation at the replicas decides as usual. It only spares the replicas proposals that they would
+//! refuse.
 //!
-//! A transaction holds all of its hot keys or none, and stands in the line of each until it does; whoever first asked
-//! to run earlier goes first, and keeps its age over retries. So the oldest waits only for holders, which wait for
-//! nobody here: there is no deadlock, and nobody is overtaken for ever.
+//! A transaction holds all of its hot keys or none, and waits in the queue of each until it does. The transaction whose
+//! first run began earlier goes first, and retains its age over retries. So the oldest waits only for holders, which
+//! wait for no other transaction here: waiting is deadlock-free and starvation-free.
 
 use super::transaction::{Phase, Transaction};
 use super::{Coordinator, Step};
@@ -66,8 +66,8 @@ impl HotKeys {
         self.keys.get(key).is_some_and(|hot| hot.until > now || hot.holder.is_some() || !hot.line.is_empty())
     }
 
-    /// Asks for these keys, in place of what was held or asked for before. True when all of them are held now. Whoever
-    /// holds them already goes on holding them: a younger one that took them would be kept off at the replicas.
+    /// Requests these keys, in place of those held or requested before. True when all of them are held now. A
+    /// transaction that holds them already goes on holding them: replicas would delay a younger one that took them.
     fn enter(&mut self, age: Age, number: u64, keys: BTreeSet<Box<[u8]>>) -> bool {
         let holds = |key: &[u8]| self.keys.get(key).is_some_and(|hot| hot.holder == Some(age));
         if keys.iter().all(|key| holds(key))
@@ -86,7 +86,7 @@ impl HotKeys {
         self.take(age)
     }
 
-    /// Takes all keys of a transaction if nobody holds one and nobody older waits for one.
+    /// Takes all keys of a transaction if no other transaction holds one of them and no older one waits for one.
     fn take(&mut self, age: Age) -> bool {
         let Some(place) = self.places.get(&age) else { return true };
         let mut wanted = place.keys.iter().filter_map(|key| self.keys.get(key));

@@ -15,10 +15,10 @@ mod epochs;
 mod execute;
 mod hot_keys;
 mod prepare;
-mod quickest;
 mod replicas;
 mod settle;
 mod transaction;
+mod windowed_minimum;
 
 use super::message::{Message, Timer};
 use super::node::IrMessage;
@@ -30,7 +30,6 @@ use crate::coordinator::{CommitProtocol, Question, Settings, Wake};
 use crate::ir::{first_view, quorum};
 use hot_keys::HotKeys;
 use protocol::Now;
-use quickest::Quickest;
 use replicas::Replicas;
 use settle::Settlement;
 use smallvec::SmallVec;
@@ -38,6 +37,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use transaction::{Own, Phase, Transaction};
 use types::{HybridClock, Instant, NodeId, Timestamp, WallTime};
+use windowed_minimum::WindowedMinimum;
 
 /// How far ahead of the own clock a replica's timestamp may be before it is no longer believed.
 const CLOCK_BOUND: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ const TURN: usize = 64;
 pub type Coordinator = crate::coordinator::Coordinator<Tapir>;
 type Step<'s, 'o> = crate::coordinator::Step<'s, 'o, Tapir>;
 
-/// What TAPIR's coordinator keeps beside sessions and transactions.
+/// TAPIR's part of the coordinator's state.
 pub struct Tapir {
     clock: HybridClock,
     /// By how many microseconds the own clock is ahead of what a quorum of replicas believes; taken off it.
@@ -63,13 +63,13 @@ pub struct Tapir {
     /// By shard: a replica that knew more than the closest one, and until when it is read from.
     preferred: BTreeMap<u16, (usize, Instant)>,
     hot: HotKeys,
-    quickest: Quickest,
+    windowed_minimum: WindowedMinimum,
     /// How the replicas answer.
     replicas: Replicas,
     /// By shard: the highest view heard of.
     views: BTreeMap<u16, u64>,
     /// By shard: where it is to move.
-    placing: BTreeMap<u16, epochs::Placing>,
+    replica_move: BTreeMap<u16, epochs::ReplicaMove>,
 }
 
 impl CommitProtocol for Tapir {
@@ -96,10 +96,10 @@ impl CommitProtocol for Tapir {
             settlements: BTreeMap::new(),
             preferred: BTreeMap::new(),
             hot: HotKeys::default(),
-            quickest: Quickest::default(),
+            windowed_minimum: WindowedMinimum::default(),
             replicas: Replicas::default(),
             views: BTreeMap::new(),
-            placing: BTreeMap::new(),
+            replica_move: BTreeMap::new(),
         }
     }
 
@@ -129,8 +129,8 @@ impl CommitProtocol for Tapir {
         match timer {
             Timer::Transaction { number } => coordinator.on_transaction_timer(number, step),
             Timer::Settlement { number } => coordinator.on_settlement_timer(number, step),
-            Timer::Browse { number } => coordinator.on_browse_timer(number, step),
-            Timer::Placing { shard } => coordinator.on_placing_timer(shard, step),
+            Timer::KeyspaceQuery { number } => coordinator.on_browse_timer(number, step),
+            Timer::ReplicaMove { shard } => coordinator.on_placing_timer(shard, step),
             Timer::View | Timer::Suspicion | Timer::Sync | Timer::SkewWait => {}
         }
     }
@@ -256,7 +256,7 @@ impl From<Wake> for Timer {
     fn from(wake: Wake) -> Self {
         match wake {
             Wake::Transaction { number } => Timer::Transaction { number },
-            Wake::Browse { number } => Timer::Browse { number },
+            Wake::KeyspaceQuery { number } => Timer::KeyspaceQuery { number },
         }
     }
 }
@@ -327,7 +327,7 @@ impl Coordinator {
             }
             IrMessage::Forgotten { group } if self.is_mine(group) => self.on_forgotten(group.number, step),
             IrMessage::Epoch { configuration, .. } => self.on_epoch(shard, &configuration, step),
-            // A backup coordinator has taken over: its outcome will be told when asked again.
+            // A backup coordinator has taken over: the next retry learns the outcome.
             _ => {}
         }
     }
@@ -430,7 +430,7 @@ impl std::fmt::Debug for Tapir {
             .field("preferred", &self.preferred)
             .field("hot", &self.hot)
             .field("views", &self.views)
-            .field("placing", &self.placing)
+            .field("placing", &self.replica_move)
             .finish_non_exhaustive()
     }
 }

@@ -22,7 +22,7 @@ const LEAP: Duration = Duration::from_micros(250);
 /// The backoff doubles so often, and halves from then on.
 const DOUBLINGS: u32 = 2;
 
-/// A transaction that was refused so often has its keys kept for it ([`super::super::reservations`]).
+/// A transaction that was refused so often gets a reservation ([`super::super::reservations`]).
 const RESERVED: u32 = 2;
 /// The same of one that changes something: such ones refuse each other as well, and one of them goes on.
 const RESERVED_WRITING: u32 = 6;
@@ -161,7 +161,7 @@ impl Coordinator {
             {
                 self.expiring.learn(&blind.key);
             }
-            if let Vote::Late { .. } = reply.result
+            if let Vote::BlockedReads { .. } = reply.result
                 && let Some(floor) = floor_of(&votes.tally, self.topology.replicas(shard).len())
             {
                 self.protocol.follow_floor(floor, &self.options, step.now.wall);
@@ -223,7 +223,7 @@ impl Coordinator {
         let until =
             |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
         let until = tally.fast_until(until).unwrap_or(quorum_at);
-        // Where there is contention the others may let it wait for somebody who waits for it elsewhere.
+        // Under contention the other replicas may let it wait for a transaction that waits for it at another shard.
         let hot = |key: &[u8]| self.protocol.hot.is_hot(key, quorum_at);
         let disputed = votes.part.invocations.iter().any(|invoked| hot(&invoked.key));
         Some(if disputed { until.min(quorum_at + (quorum_at - asked)) } else { until })
@@ -331,7 +331,7 @@ impl Coordinator {
     pub(super) fn commit(&mut self, transaction: Transaction, at: Timestamp, step: &mut Step<'_, '_>) {
         self.protocol.committed = self.protocol.committed.max(at);
         let Phase::Preparing(preparing) = &transaction.phase else { return self.keep(transaction, step) };
-        self.protocol.quickest.note(step.now.instant - preparing.sent_at, step.now.instant);
+        self.protocol.windowed_minimum.note(step.now.instant - preparing.sent_at, step.now.instant);
         let forgetful = self.options.mutants.has(Mutant::CommitWithoutEffects);
         let decision = |votes: &ShardVotes| {
             let mut part = votes.part.clone();
@@ -344,7 +344,7 @@ impl Coordinator {
         let decisions = preparing.shards.iter().map(|(shard, votes)| (*shard, decision(votes)));
         let attempt = (preparing.attempt, preparing.sent_at);
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
-        // Of one that nobody waits for any more, replicas tell how it ended.
+        // Replicas answer with the outcome of a transaction that no client waits for any more.
         if self.options.claims && !transaction.is_unheard() {
             self.claim(&transaction, Some(at));
         }
@@ -398,10 +398,10 @@ impl Coordinator {
     }
 
     /// A random wait out of a window that doubles with every conflict. It begins at what the shortest of its runs took,
-    /// since contenders that come back sooner than that meet each other again. A transaction that has lost for long draws
-    /// from smaller and smaller windows, so that it wins against those that came later (Corrections 12); the
-    /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others. One that
-    /// keys are kept for comes back soon.
+    /// since contenders that come back sooner than that meet each other again. A transaction that has lost for long
+    /// draws from smaller and smaller windows, so that it wins against those that came later (Corrections 12); the
+    /// coordinator's own wait for it at hot keys meanwhile, and it waits at the replicas for those of others. A
+    /// transaction with a reservation retries soon.
     fn backoff(&self, transaction: &Transaction, step: &mut Step<'_, '_>) -> Duration {
         let run = self.unhindered(transaction).max(self.options.backoff);
         let lost = transaction.retries;
@@ -425,13 +425,13 @@ impl Coordinator {
             return Duration::ZERO;
         }
         let run = self.unhindered(transaction);
-        let away = transaction.lost.and_then(|lost| lost.away).unwrap_or_default();
+        let away = transaction.lost.and_then(|lost| lost.shortest_think_time).unwrap_or_default();
         ((run + away) * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
     }
 
     /// What of a transaction's runs is not waiting for others, at most.
     fn unhindered(&self, transaction: &Transaction) -> Duration {
-        let prepares = self.protocol.quickest.get().map(|prepare| prepare * PREPARES);
+        let prepares = self.protocol.windowed_minimum.get().map(|prepare| prepare * PREPARES);
         transaction.own.ran.into_iter().chain(prepares).min().unwrap_or_default()
     }
 }
@@ -501,7 +501,7 @@ fn believed(tally: &Tally<super::super::operation::Transactions>, members: usize
 /// far ahead of what the others believe. `None` if so many may accept whatever the birth.
 fn floor_of(tally: &Tally<super::super::operation::Transactions>, members: usize) -> Option<Timestamp> {
     let floors = tally.results().filter_map(|(_, vote, _)| match vote {
-        Vote::Late { floor } => Some(floor),
+        Vote::BlockedReads { floor } => Some(floor),
         _ => None,
     });
     let mut floors: Vec<Timestamp> = floors.collect();
@@ -515,7 +515,7 @@ fn floor_of(tally: &Tally<super::super::operation::Transactions>, members: usize
 fn may_be_believed(tally: &Tally<super::super::operation::Transactions>, members: usize) -> bool {
     let count = |like: fn(&Vote) -> bool| tally.results().filter(|(_, vote, _)| like(vote)).count();
     let accepted = count(|vote| *vote == Vote::PrepareOk);
-    let alone = count(|vote| matches!(vote, Vote::Early { .. } | Vote::Late { .. }));
+    let alone = count(|vote| matches!(vote, Vote::Early { .. } | Vote::BlockedReads { .. }));
     let needed = quorum(members);
     alone > 0 && accepted < needed && members + accepted - tally.replied() >= needed
 }

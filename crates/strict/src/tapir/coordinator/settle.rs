@@ -10,8 +10,8 @@ use crate::small_map::SmallMap;
 use smallvec::SmallVec;
 use types::{Error, ErrorCode, Instant, Timestamp, TransactionId};
 
-/// How often a decision is sent again. Replicas that were away longer learn it from a new view, and those that hold
-/// the transaction prepared from coordinator recovery.
+/// How often a decision is sent again. Replicas that were down for longer learn the decision from a new view, and those
+/// that hold the transaction prepared from coordinator recovery.
 const TRIES: u32 = 8;
 
 /// Some of a shard's replicas.
@@ -24,22 +24,22 @@ pub(super) struct Settlement {
     born: Timestamp,
     /// The attempt that was decided, and when it was proposed.
     attempt: (u32, Instant),
-    shards: SmallMap<u16, Told, 1>,
+    shards: SmallMap<u16, ShardDecision, 1>,
     tries: u32,
 }
 
-/// What the replicas of one shard are told.
+/// What the coordinator sends to the replicas of one shard.
 #[derive(Debug)]
-struct Told {
+struct ShardDecision {
     decision: Decision,
-    /// Those that have not acknowledged.
+    /// The members that have not acknowledged.
     waiting: Members,
-    /// Those that have voted to commit, so that they have the part. They are told the rest, once; whoever does not
-    /// acknowledge is told everything (Corrections 11).
+    /// Those that have voted to commit, so that they have the part. The coordinator sends them only the rest, once; it
+    /// sends everything to replicas that do not acknowledge (Corrections 11).
     hold: Members,
 }
 
-impl Told {
+impl ShardDecision {
     fn ending(&self, member: usize) -> Ending<Transactions> {
         match &self.decision {
             Decision::Commit { at, .. } if self.hold.contains(&member) => Ending::Rest(*at),
@@ -49,7 +49,7 @@ impl Told {
 }
 
 impl Coordinator {
-    /// Tells every participant how the transaction ended.
+    /// The coordinator tells every participant how the transaction ended.
     pub(super) fn settle(
         &mut self,
         (id, born): (TransactionId, Timestamp),
@@ -57,20 +57,21 @@ impl Coordinator {
         decisions: impl Iterator<Item = (u16, (Decision, Members))>,
         step: &mut Step<'_, '_>,
     ) {
-        let told = |(shard, (decision, hold))| {
+        let shard_decision = |(shard, (decision, hold))| {
             let waiting = (0..self.topology.replicas(shard).len()).collect();
-            (shard, Told { decision, waiting, hold })
+            (shard, ShardDecision { decision, waiting, hold })
         };
-        let settlement = Settlement { id, born, attempt, shards: decisions.map(told).collect(), tries: 0 };
+        let settlement =
+            Settlement { id, born, attempt, shards: decisions.map(shard_decision).collect(), tries: 0 };
         self.tell(&settlement, step);
         self.protocol.settlements.insert(id.number, settlement);
     }
 
     fn tell(&self, settlement: &Settlement, step: &mut Step<'_, '_>) {
-        for (shard, told) in settlement.shards.iter() {
-            for member in &told.waiting {
+        for (shard, shard_decision) in settlement.shards.iter() {
+            for member in &shard_decision.waiting {
                 let (group, born) = (settlement.id, settlement.born);
-                let message = IrMessage::Execute { group, born, operation: told.ending(*member) };
+                let message = IrMessage::Execute { group, born, operation: shard_decision.ending(*member) };
                 step.out.send(self.topology.replicas(*shard)[*member], Message::Ir { message });
             }
         }
@@ -81,7 +82,7 @@ impl Coordinator {
     pub(super) fn on_settlement_timer(&mut self, number: u64, step: &mut Step<'_, '_>) {
         let Some(mut settlement) = self.protocol.settlements.remove(&number) else { return };
         settlement.tries += 1;
-        settlement.shards.values_mut().for_each(|told| told.hold.clear());
+        settlement.shards.values_mut().for_each(|shard_decision| shard_decision.hold.clear());
         if settlement.tries < TRIES {
             self.tell(&settlement, step);
             self.protocol.settlements.insert(number, settlement);
@@ -93,8 +94,8 @@ impl Coordinator {
         let members: Members = (0..self.topology.replicas(shard).len()).collect();
         let mut settlements = std::mem::take(&mut self.protocol.settlements);
         for settlement in settlements.values_mut() {
-            if let Some(told) = settlement.shards.get_mut(&shard) {
-                (told.waiting, told.hold) = (members.clone(), Members::new());
+            if let Some(shard_decision) = settlement.shards.get_mut(&shard) {
+                (shard_decision.waiting, shard_decision.hold) = (members.clone(), Members::new());
                 settlement.tries = 0;
                 self.tell(settlement, step);
             }
@@ -120,10 +121,10 @@ impl Coordinator {
 
     pub(super) fn on_executed(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
         let Some(settlement) = self.protocol.settlements.get_mut(&number) else { return };
-        if let Some(told) = settlement.shards.get_mut(&shard) {
-            told.waiting.retain(|waiting| *waiting != member);
+        if let Some(shard_decision) = settlement.shards.get_mut(&shard) {
+            shard_decision.waiting.retain(|waiting| *waiting != member);
         }
-        if settlement.shards.values().all(|told| told.waiting.is_empty()) {
+        if settlement.shards.values().all(|shard_decision| shard_decision.waiting.is_empty()) {
             self.protocol.settlements.remove(&number);
             step.out.disarm(Timer::Settlement { number });
         }

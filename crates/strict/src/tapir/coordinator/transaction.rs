@@ -39,7 +39,7 @@ pub enum Phase {
 #[derive(Debug, Default)]
 pub struct Own {
     /// How its latest reads were answered, if all of them were at once.
-    pub glance: Option<Glance>,
+    pub one_replica_read: Option<OneReplicaRead>,
     /// What the shortest of its refused runs took.
     pub ran: Option<Duration>,
 }
@@ -53,10 +53,10 @@ pub struct QuorumRead {
     pub answers: BTreeMap<usize, (u64, Evaluation)>,
 }
 
-/// Everything that a transaction asked was answered by one replica in one step, which knew of nothing undecided
-/// against it. At that moment it was what the replica would have said to a check.
+/// One replica answered all reads of a transaction in one step, and knew of no conflicting undecided transaction. At
+/// that moment it was what the replica would have said to a check.
 #[derive(Clone, Copy, Debug)]
-pub struct Glance {
+pub struct OneReplicaRead {
     pub shard: u16,
     pub member: usize,
     /// The replica's view then.

@@ -1,10 +1,9 @@
 //! Which keys a shard has, as an object of its own (Corrections 78): KEYS, DBSIZE and SCAN inside transactions look at
 //! it, FLUSHDB empties it, and whatever may create or remove a key changes it.
 //!
-//! Nothing is kept for it with every write. A look names the exact effects it saw that may have created or removed a
-//! key, above a closed base, like any other read (Corrections 65); replicas find those effects in the histories of the
-//! keys that changed lately. That makes a look cost time in proportion to them, and all other transactions next to
-//! nothing.
+//! Writes store nothing for it. A look names the exact effects it saw that may have created or removed a key, above a
+//! closed base, like any other read (Corrections 65); replicas find those effects in the histories of the keys that
+//! changed lately. That makes a look cost time in proportion to them, and all other transactions next to nothing.
 //!
 //! # The rule
 //! A look and an effect on a key commute if the look saw the key exist and the effect never removes one, or if it saw no
@@ -26,11 +25,11 @@
 //! undecided, and is stamped above everything committed. Effects with lower stamps that come later than it are deleted
 //! on arrival. Like any overwriting effect it is a closed base by itself: for every key at once.
 //!
-//! Deadlines play no part: a key that has expired counts until somebody who met it has deleted it (Corrections 69).
+//! Deadlines play no part: an expired key counts until a transaction that touches it deletes it (Corrections 69).
 
 use super::{Question, Shard};
 use crate::Mutant;
-use crate::coordinator::{Look, LookQuestion, look_at};
+use crate::coordinator::{KeysetRead, KeysetReadRequest, look_at};
 use crate::part::{KeysetAccess, Part, takes};
 use crate::tapir::record::KeysetStamps;
 use crate::validation::{Access, Observed, Stamp, Verdict};
@@ -98,7 +97,7 @@ impl Keyset {
         self.again = again;
     }
 
-    /// The verdict over a stamp beside one that commutes with it.
+    /// The verdict over a stamp against one that commutes with it.
     fn after(&self, stamp: Stamp, other: Stamp) -> Verdict {
         if self.again { Verdict::Ok } else { above(stamp, other) }
     }
@@ -196,7 +195,7 @@ impl Shard {
     }
 
     /// Evaluates a look on the newest state and the asker's own effects.
-    pub(in crate::tapir) fn look(&mut self, question: &LookQuestion) -> Result<Look, Malformed> {
+    pub(in crate::tapir) fn look(&mut self, question: &KeysetReadRequest) -> Result<KeysetRead, Malformed> {
         let base = self.keyset_base();
         let observed = Observed::new(base, self.keyset_effects(base).map(|(_, stamp, _)| stamp));
         look_at(&mut self.store, question, observed)

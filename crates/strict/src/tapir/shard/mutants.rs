@@ -11,14 +11,14 @@ use types::{Reader, TransactionId};
 
 /// A bounded subtraction that has succeeded: the least sum that lets it, and what it adds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Take {
+pub(super) struct BoundedSubtraction {
     bound: i64,
     by: i64,
 }
 
-impl Take {
+impl BoundedSubtraction {
     /// What a part does to a key, if that is one bounded subtraction and nothing else.
-    fn of(part: &Part, key: &[u8]) -> Option<Take> {
+    fn of(part: &Part, key: &[u8]) -> Option<BoundedSubtraction> {
         let mut on_key = part.on_key(key);
         let only = on_key.next().filter(|_| on_key.next().is_none())?;
         let operation = Operation::decode(&mut Reader::new(only.operation.as_ref()?)).ok()?;
@@ -26,32 +26,35 @@ impl Take {
             (
                 Operation::Counter(counter::Operation::AtLeast { bound, known: Some(true) }),
                 Effect::Counter(counter::Effect::Add { by }),
-            ) => Some(Take { bound, by }),
+            ) => Some(BoundedSubtraction { bound, by }),
             _ => None,
         }
     }
 
     /// True if either may come first.
-    fn fits_with(self, other: Take, sum: i128) -> bool {
-        let after = |first: Take, second: Take| sum + i128::from(first.by) >= i128::from(second.bound);
+    fn fits_with(self, other: BoundedSubtraction, sum: i128) -> bool {
+        let after = |first: BoundedSubtraction, second: BoundedSubtraction| {
+            sum + i128::from(first.by) >= i128::from(second.bound)
+        };
         after(self, other) && after(other, self)
     }
 }
 
 impl Shard {
     /// With the bug: the part's bounded subtraction of a key.
-    pub(super) fn bounded(&self, part: &Part, key: &[u8]) -> Option<Take> {
-        self.mutants.has(Mutant::PairwiseBounds).then(|| Take::of(part, key)).flatten()
+    pub(super) fn bounded(&self, part: &Part, key: &[u8]) -> Option<BoundedSubtraction> {
+        self.mutants.has(Mutant::PairwiseBounds).then(|| BoundedSubtraction::of(part, key)).flatten()
     }
 
-    /// True if a subtraction that is prepared fits beside this one.
-    pub(super) fn fits_beside(&self, take: Take, other: TransactionId, key: &[u8]) -> bool {
-        let other = self.prepared.get(&other).and_then(|prepared| Take::of(&prepared.part, key));
+    /// True if a prepared subtraction and this one fit together.
+    pub(super) fn fits_beside(&self, take: BoundedSubtraction, other: TransactionId, key: &[u8]) -> bool {
+        let other =
+            self.prepared.get(&other).and_then(|prepared| BoundedSubtraction::of(&prepared.part, key));
         other.is_some_and(|other| take.fits_with(other, self.sum(key)))
     }
 
     /// True if a missed effect is a subtraction that leaves enough for this one.
-    pub(super) fn fits_after(&self, take: Take, effect: &Effect<'_>, key: &[u8]) -> bool {
+    pub(super) fn fits_after(&self, take: BoundedSubtraction, effect: &Effect<'_>, key: &[u8]) -> bool {
         matches!(effect, Effect::Counter(_)) && self.sum(key) >= i128::from(take.bound)
     }
 

@@ -1,4 +1,4 @@
-//! What transactions see of a key, and of which effects they are told that they saw them.
+//! What transactions read of a key, and which effects their observed sets name.
 
 use super::Shard;
 use crate::Mutant;
@@ -102,7 +102,7 @@ impl Shard {
         let mut others = self.prepared_on(&reading.key, asker).peekable();
         others.peek()?;
         let operation = Operation::decode(&mut Reader::new(&reading.operation)).ok()?;
-        // Nobody has seen what is prepared.
+        // No transaction has seen prepared effects.
         let unseen = Observed::new(Stamp::ZERO, []);
         let look =
             Access { invocation: datatypes::Invocation::observed(&operation, None), observed: Some(&unseen) };

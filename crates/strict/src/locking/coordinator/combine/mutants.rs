@@ -2,13 +2,18 @@
 
 use super::super::transaction::Transaction;
 use super::super::{Coordinator, Step};
-use super::Wants;
+use super::LockSet;
 use crate::locking::options::Combining;
 
 impl Coordinator {
     /// [`Mutant::CombineAfterCommitBegan`](crate::Mutant::CombineAfterCommitBegan): whoever has begun to commit is joined like
     /// any other.
-    pub(super) fn join_too_late(&mut self, transaction: Transaction, wants: Wants, step: &mut Step<'_, '_>) {
+    pub(super) fn join_too_late(
+        &mut self,
+        transaction: Transaction,
+        wants: LockSet,
+        step: &mut Step<'_, '_>,
+    ) {
         let committing = self.protocol.combiner.committing(&wants);
         let host = committing.filter(|host| self.suits(&transaction, *host, Combining::default(), step));
         match host.and_then(|host| self.take(host)) {

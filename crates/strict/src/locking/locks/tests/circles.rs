@@ -24,7 +24,7 @@ enum Event {
     /// A transaction asks for its next lock, or ends.
     Go(usize),
     /// A shard hears that a transaction waits elsewhere, or no more.
-    Told { shard: usize, id: TransactionId, waits: bool },
+    SingleResult { shard: usize, id: TransactionId, waits: bool },
 }
 
 struct World {
@@ -60,8 +60,7 @@ impl World {
         let go = (0..self.scripts.len()).filter(going).map(Event::Go);
         // What one shard is told it hears in order.
         let told = |shard: usize| {
-            let to =
-                move |event: &&Event| matches!(event, Event::Told { shard: other, .. } if *other == shard);
+            let to = move |event: &&Event| matches!(event, Event::SingleResult { shard: other, .. } if *other == shard);
             self.under_way.iter().find(to).copied()
         };
         go.chain(told(0)).chain(told(1)).collect()
@@ -70,7 +69,7 @@ impl World {
     fn perform(&mut self, event: Event) {
         match event {
             Event::Go(place) => self.go(place),
-            Event::Told { shard, id, waits } => {
+            Event::SingleResult { shard, id, waits } => {
                 let place = self.under_way.iter().position(|other| *other == event);
                 self.under_way.remove(place.expect("it is under way"));
                 self.shards[shard].set_waiting_elsewhere(id, waits);
@@ -92,7 +91,7 @@ impl World {
         script.next += usize::from(granted);
         script.blocked_at = (!granted).then_some(shard);
         if waited == granted {
-            self.under_way.push(Event::Told { shard: 1 - shard, id, waits: !granted });
+            self.under_way.push(Event::SingleResult { shard: 1 - shard, id, waits: !granted });
         }
     }
 

@@ -124,16 +124,19 @@ fn readers_and_writers_know_of_no_elements() {
         let options = LockOptions { phasing, readers_and_writers: true };
         let mut table = LockTable::new(options, Mutants::default());
         assert!(place(&mut table, 1, &[b"x"]) && !place(&mut table, 2, &[b"y"]));
-        assert_eq!(table.heat.keys()[0].pairs[0].0, Pair { wanted: Mode::Write, met: Some(Mode::Write) });
+        assert_eq!(
+            table.contention.keys()[0].pairs[0].0,
+            Pair { wanted: Mode::Write, met: Some(Mode::Write) }
+        );
     }
 }
 
 #[test]
-fn who_meets_at_an_element_is_told_of_as_meeting_at_the_key() {
+fn contention_on_an_element_is_reported_for_its_key() {
     both(|mut table| {
         assert!(place(&mut table, 2, &[b"x"]) && !place(&mut table, 3, &[b"x"]));
-        let [hot] = table.heat.keys() else { panic!("one key: {:?}", table.heat.keys()) };
+        let [hot] = table.contention.keys() else { panic!("one key: {:?}", table.contention.keys()) };
         let pair = Pair { wanted: Mode::Place, met: Some(Mode::Place) };
-        assert_eq!((&*hot.key, hot.pairs[0].0, hot.meetings().waits), (KEY, pair, 1));
+        assert_eq!((&*hot.key, hot.pairs[0].0, hot.contention().waits), (KEY, pair, 1));
     });
 }

@@ -213,8 +213,8 @@ fn modes_of_a_users_type_that_differ_share_a_phase_and_those_that_conflict_wait(
 }
 
 /// Transactions of one operation in these modes come to one key and go, in any order. Every one that comes is younger
-/// than all before. Fails if somebody waits though nobody has the lock, if modes that conflict are held together, or if
-/// somebody waits for longer than its place in its queue says.
+/// than all before. Fails if a transaction waits for a free lock, if conflicting modes are held together, or if a
+/// transaction waits for longer than its place in its queue allows.
 fn one_key(seed: u64, modes: &[Mode], mutants: Mutants) -> Result<(), String> {
     let mut random = Rng::with_seed(seed);
     let mut table = phased(mutants);
