@@ -2,7 +2,6 @@
 
 use datatypes::key;
 use resp::format_double;
-use std::collections::BTreeSet;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
 /// What the replies of a command's steps become. An operation's error, except where it says so, is the reply.
@@ -102,34 +101,71 @@ impl Combine {
     }
 
     fn sets<'r>(self, steps: usize, values: &mut dyn Iterator<Item = Reply<'r>>, sink: &mut dyn ReplySink) {
-        let (mut result, mut error) = (BTreeSet::new(), None);
-        for step in 0..steps {
-            let members = match members(values) {
-                Ok(members) => members,
-                Err(found) => {
-                    error = error.or(Some(found));
-                    continue;
-                }
-            };
-            match self {
-                _ if step == 0 => result = members,
-                Combine::Union => result.extend(members),
-                Combine::Intersection | Combine::IntersectionSize { .. } => {
-                    result.retain(|member| members.contains(member));
-                }
-                _ => result.retain(|member| !members.contains(member)),
+        let (mut sets, mut error) = (Vec::with_capacity(steps), None);
+        for _ in 0..steps {
+            match members(values) {
+                Ok(members) => sets.push(members),
+                Err(found) => error = error.or(Some(found)),
             }
         }
         if let Some(error) = error {
             return sink.error(&error);
         }
-        if let Combine::IntersectionSize { limit } = self {
-            let most = if limit == 0 { i64::MAX } else { i64::try_from(limit).unwrap_or(i64::MAX) };
-            return sink.integer(most.min(result.len() as i64));
-        }
+        let result = match self {
+            Combine::IntersectionSize { limit } => {
+                let most = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+                return sink.integer(intersection(sets, most).len() as i64);
+            }
+            Combine::Intersection => intersection(sets, usize::MAX),
+            Combine::Union => union(sets),
+            _ => difference(sets),
+        };
         sink.set(result.len());
         result.into_iter().for_each(|member| sink.bulk(member));
     }
+}
+
+/// The members of all sets; sorted, as in the functions below.
+fn union(sets: Vec<Vec<&[u8]>>) -> Vec<&[u8]> {
+    let mut result = sets.concat();
+    result.sort_unstable();
+    result.dedup();
+    result
+}
+
+/// At most so many of the members that all sets have: those of the smallest set that are found in the others.
+fn intersection(mut sets: Vec<Vec<&[u8]>>, most: usize) -> Vec<&[u8]> {
+    sets.sort_by_key(Vec::len);
+    let mut sets = sets.into_iter();
+    let mut result = sets.next().unwrap_or_default();
+    result.sort_unstable();
+    while let Some(set) = sets.next() {
+        let enough = if sets.len() == 0 { most } else { usize::MAX };
+        let mut found = found_in(&result, &set, enough).into_iter();
+        result.retain(|_| found.next() == Some(true));
+    }
+    result.truncate(most);
+    result
+}
+
+/// The members of the first set that no other has.
+fn difference(sets: Vec<Vec<&[u8]>>) -> Vec<&[u8]> {
+    let mut sets = sets.into_iter();
+    let mut result = sets.next().unwrap_or_default();
+    result.sort_unstable();
+    for set in sets {
+        let mut found = found_in(&result, &set, usize::MAX).into_iter();
+        result.retain(|_| found.next() == Some(false));
+    }
+    result
+}
+
+/// Which of the sorted members a set has; no more are looked for when `enough` are found.
+fn found_in(sorted: &[&[u8]], set: &[&[u8]], enough: usize) -> Vec<bool> {
+    let mut found = vec![false; sorted.len()];
+    let places = set.iter().filter_map(|member| sorted.binary_search(member).ok());
+    places.take(enough.min(sorted.len())).for_each(|place| found[place] = true);
+    found
 }
 
 /// RENAME of nothing.
@@ -215,16 +251,65 @@ fn first_error<'r>(steps: usize, values: &mut dyn Iterator<Item = Reply<'r>>) ->
     error
 }
 
-fn members<'r>(values: &mut dyn Iterator<Item = Reply<'r>>) -> Result<BTreeSet<&'r [u8]>, Error> {
-    match values.next() {
-        Some(Reply::Error(error)) => Err(error),
-        Some(header) => {
-            let bulk = |value| match value {
-                Reply::Bulk(bytes) => Some(bytes),
-                _ => None,
-            };
-            Ok(values.take(header.children()).filter_map(bulk).collect())
+/// The members of a set, as the store lists them.
+fn members<'r>(values: &mut dyn Iterator<Item = Reply<'r>>) -> Result<Vec<&'r [u8]>, Error> {
+    let header = match values.next() {
+        Some(Reply::Error(error)) => return Err(error),
+        Some(header) => header,
+        None => return Ok(Vec::new()),
+    };
+    let mut members = Vec::with_capacity(header.children());
+    members.extend(values.take(header.children()).filter_map(|value| match value {
+        Reply::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }));
+    Ok(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// What a command replies to these sets.
+    fn combined(combine: Combine, sets: &[BTreeSet<u8>]) -> ReplyBuf {
+        let (mut replies, mut result) = (ReplyBuf::new(), ReplyBuf::new());
+        for set in sets {
+            replies.set(set.len());
+            // Not in order: the store lists members as they lie.
+            set.iter().rev().for_each(|member| replies.bulk(&[*member]));
         }
-        None => Ok(BTreeSet::new()),
+        combine.write(sets.len(), &mut replies.elements(), &mut result);
+        result
+    }
+
+    proptest! {
+        #[test]
+        fn sets_combine_as_sets_do(
+            sets in prop::collection::vec(prop::collection::btree_set(0u8..12, 0..10), 1..5),
+            limit in 0u64..6,
+        ) {
+            let (first, others) = (sets[0].clone(), &sets[1..]);
+            let fold = |function: fn(&BTreeSet<u8>, &BTreeSet<u8>) -> BTreeSet<u8>| {
+                others.iter().fold(first.clone(), |all, set| function(&all, set))
+            };
+            let reply = |set: &BTreeSet<u8>| combined(Combine::Union, std::slice::from_ref(set));
+            let common = fold(|a, b| a & b);
+            prop_assert_eq!(combined(Combine::Union, &sets), reply(&fold(|a, b| a | b)));
+            prop_assert_eq!(combined(Combine::Intersection, &sets), reply(&common));
+            prop_assert_eq!(combined(Combine::Difference, &sets), reply(&fold(|a, b| a - b)));
+            let most = if limit == 0 { usize::MAX } else { limit as usize };
+            let size = combined(Combine::IntersectionSize { limit }, &sets);
+            prop_assert_eq!(size.first(), Some(Reply::Integer(common.len().min(most) as i64)));
+        }
+    }
+
+    #[test]
+    fn the_members_of_a_union_are_in_order() {
+        let sets = [BTreeSet::from([3, 1]), BTreeSet::from([2, 3])];
+        let reply = combined(Combine::Union, &sets);
+        let members: Vec<Reply<'_>> = reply.elements().collect();
+        assert_eq!(members, [Reply::Set(3), Reply::Bulk(&[1]), Reply::Bulk(&[2]), Reply::Bulk(&[3])]);
     }
 }
