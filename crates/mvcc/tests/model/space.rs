@@ -207,7 +207,6 @@ fn keys_that_are_gone_are_packed() {
     assert_eq!((store.packed(), store.len()), (20_000, 0));
     store.assert_consistent();
     let each = (store.memory() - fresh) / 20_000;
-    println!("{each} bytes for a key that is gone");
     assert!(each < 110, "{each} bytes for a key that is gone");
     // One is written anew, one is given back.
     put(&mut store, 0, 50_000, &set(register::Deadline::Clear));
