@@ -83,8 +83,6 @@ pub struct Coordinator<S: Times> {
     unanswered: u32,
     /// When a client last asked for anything.
     last_request: Instant,
-    /// When a snapshot was last made of what partitions had received.
-    last_joint: Option<Instant>,
     /// What the partitions of the region have received, where snapshots show that, and the time of their last report.
     received: BTreeMap<u16, (S, Instant)>,
     /// The regions from which partitions are declared cut off, with what these had received of them then.
@@ -144,7 +142,6 @@ impl<S: Times> Coordinator<S> {
             is_refusing: false,
             unanswered: 0,
             last_request: Instant::default(),
-            last_joint: None,
             received: BTreeMap::new(),
             declared: BTreeMap::new(),
             degraded: 0,
@@ -308,17 +305,9 @@ impl<S: Times> Coordinator<S> {
         out.arm(Timer::StartTx, now.instant + self.options.tick_every * ticks * S::GOSSIP_RARER);
     }
 
-    /// Where snapshots show what has been received, all partitions are asked for that, at every tick, while somebody needs to know
-    /// it: snapshots made of it, what waits for so long that something may be missing, and sessions that have abandoned something.
+    /// Where snapshots show what has been received, each partition tells that, at every tick, while anybody waits for it.
     fn follows_all(&self, now: Now) -> bool {
-        let waits =
-            |running: &Running<S>| self.has_waited(now.instant, running, self.options.retry_after / 2);
-        S::OPTIMISTIC && (self.is_joint(now) || self.has_abandoned() || self.running.values().any(waits))
-    }
-
-    /// True while clients ask for snapshots that are made of what partitions have received.
-    fn is_joint(&self, now: Now) -> bool {
-        self.last_joint.is_some_and(|last| now.instant - last < ATTENTION)
+        S::OPTIMISTIC && (self.is_attentive(now) || !self.running.is_empty() || self.has_abandoned())
     }
 
     fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {

@@ -25,7 +25,6 @@ impl<S: Times> Coordinator<S> {
 
     /// What these partitions have received, all of the region's if none is named, and what the session depends on.
     fn freshest_of(&mut self, now: Now, session: SessionId, partitions: &BTreeSet<u16>) -> S {
-        self.last_joint = Some(now.instant);
         let newest = self.dependencies(session).newest(self.received_by(partitions));
         self.begun(now, session, newest)
     }

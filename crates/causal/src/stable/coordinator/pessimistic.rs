@@ -9,8 +9,7 @@
 //! GSS of Cure), joined with what it has seen since, which is no more than that and what its own region has placed. So it
 //! waits for nobody; what depends on more is hidden, and its own writes depend on stable things only.
 //!
-//! The coordinator asks every partition what it has received while one of its requests waits or one of its sessions is pessimistic,
-//! as it does for snapshots of several partitions, so there is no protocol for that.
+//! The coordinator hears what every partition has received anyway, so there is no protocol for that.
 
 use super::Coordinator;
 use super::ask::PlannedStep;
@@ -20,8 +19,7 @@ use super::running::{Kind, Phase, Running};
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
-use std::time::Duration;
-use types::{Error, ErrorCode, Instant, RegionId, SessionId, Timestamp};
+use types::{Error, ErrorCode, RegionId, SessionId, Timestamp};
 
 /// Partitions, each with a region of which it lacks something.
 pub(super) type Missing = BTreeSet<(u16, RegionId)>;
@@ -60,11 +58,6 @@ impl<S: Times> Coordinator<S> {
         received.by_region(self.topology.regions.len())[usize::from(region.0)]
     }
 
-    /// True if a transaction began at least so long before that time.
-    pub(super) fn has_waited(&self, at: Instant, running: &Running<S>, least: Duration) -> bool {
-        at + self.options.give_up_after >= running.deadline + least
-    }
-
     /// What a transaction waits for of other regions.
     pub(super) fn missing_for(&self, now: Now, running: &Running<S>) -> Missing {
         let mut missing = Missing::new();
@@ -87,11 +80,8 @@ impl<S: Times> Coordinator<S> {
         };
         let needed = running.snapshot.newest(running.seen);
         for (partition, (received, told)) in &self.received {
-            // Of one that is silent itself nobody knows what it has received; and it may have received what this waits for since it
-            // was asked before.
-            let is_known = now.instant - *told < self.options.suspect_after
-                && self.has_waited(*told, running, Duration::ZERO);
-            if is_known && waits_for(partition) {
+            // Of one that is silent itself nobody knows what it has received.
+            if waits_for(partition) && now.instant - *told < self.options.suspect_after {
                 let regions = needed.missing(*received).into_iter().filter(|region| *region != self.region);
                 missing.extend(regions.map(|region| (*partition, region)));
             }
@@ -104,7 +94,8 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn is_cut_off(&self, now: Now, running: &Running<S>) -> bool {
         let missing = self.missing_for(now, running);
         let is_declared = |of| self.declared.get(of).is_some_and(|at| *at == self.received_of(*of));
-        let has_waited = self.has_waited(now.instant, running, self.options.declare_after);
+        let has_waited =
+            now.instant + self.options.give_up_after >= running.deadline + self.options.declare_after;
         (has_waited && !missing.is_empty()) || missing.iter().any(is_declared)
     }
 

@@ -167,15 +167,10 @@ impl<S: Times> Coordinator<S> {
     pub(super) fn attempt(&mut self, now: Now, mut running: Running<S>, out: &mut Outputs<'_, Node<S>>) {
         let number = self.new_number();
         if let Kind::OneShot = running.kind {
-            let was_joint = self.is_joint(now);
             running.snapshot = match S::OPTIMISTIC {
                 true => self.snapshot_for(now, &mut running),
                 false => self.snapshot(now, running.session),
             };
-            if !was_joint && self.is_joint(now) {
-                // What this lacks is to be known when it begins again, and what has arrived when others begin.
-                self.ask_homes(now, self.oldest(now), out);
-            }
             let thread = self.thread(running.session);
             running.epoch = thread.epoch;
             running.now_millis = millis(now, thread.highest);
