@@ -1,6 +1,7 @@
 """Publish and subscribe: bytes as Redis sends them, over workers and processes, with slow and dying clients."""
 
 import re
+import select
 import shlex
 import socket
 import threading
@@ -193,6 +194,16 @@ def numbers(raw: Raw, count: int) -> list[int]:
     return [int(raw.read().items[2].text) for _ in range(count)]
 
 
+def wait_for_link(publisher: Raw, node):
+    """Waits until messages of one process reach another: processes that have just started drop them until they are connected."""
+    with subscribed(node, "link") as subscriber:
+        def arrives():
+            publisher.call("PUBLISH", "link", 0)
+            return bool(select.select([subscriber.socket], [], [], 0.05)[0])
+
+        wait_until(arrives)
+
+
 def test_all_workers_deliver_in_order(workers):
     subscribers = [subscribed(workers, "c", 2 + number % 2) for number in range(12)]
     with workers.raw() as publisher:
@@ -227,8 +238,10 @@ def test_every_process_of_a_cluster_delivers(three, protocol):
 
 def test_a_killed_publisher_leaves_no_gap():
     with Cluster(1, 3) as cluster:
-        subscribers = [subscribed(cluster[name], "c") for name in ("a/2", "a/3")]
         publisher = cluster["a/1"].raw()
+        for name in ("a/2", "a/3"):
+            wait_for_link(publisher, cluster[name])
+        subscribers = [subscribed(cluster[name], "c") for name in ("a/2", "a/3")]
         stop = threading.Event()
 
         def publish():
