@@ -12,7 +12,8 @@ pub fn perform(held: &mut Option<Bytes>, operation: &Operation<'_>) -> ReplyBuf 
     match operation {
         Operation::GetRange { start, end } => {
             let places = places(*start, *end, bytes.len() as i64);
-            let part: Bytes = places.map(|at| bytes[at as usize]).collect();
+            let within = if backwards(*start, *end) { 0..0 } else { places };
+            let part: Bytes = within.map(|at| bytes[at as usize]).collect();
             expect(|reply| reply.bulk(&part))
         }
         Operation::SetRange { value: b"", .. } => expect(|reply| reply.integer(bytes.len() as i64)),
@@ -36,7 +37,8 @@ pub fn perform(held: &mut Option<Bytes>, operation: &Operation<'_>) -> ReplyBuf 
             expect(|reply| reply.integer(old.into()))
         }
         Operation::CountBits { range } => {
-            let count = bits_of(&bytes, *range).filter(|at| bit(&bytes, *at)).count();
+            let none = backwards(range.start, range.end.unwrap_or(-1));
+            let count = if none { 0 } else { bits_of(&bytes, *range).filter(|at| bit(&bytes, *at)).count() };
             expect(|reply| reply.integer(count as i64))
         }
         Operation::FindBit { bit, range } => {
@@ -85,13 +87,15 @@ fn set_bit(bytes: &mut Bytes, offset: u64, bit: bool) {
     bytes[at] = if bit { bytes[at] | mask } else { bytes[at] & !mask };
 }
 
-/// The places from one to another, as Redis counts them.
+/// The places from one to another, as Redis counts them for BITPOS: its other commands have [`backwards`] too.
 fn places(start: i64, end: i64, len: i64) -> std::ops::Range<i64> {
-    if start < 0 && end < 0 && start > end {
-        return 0..0;
-    }
     let place = |from: i64| if from < 0 { (from + len).max(0) } else { from };
     place(start)..place(end).min(len - 1) + 1
+}
+
+/// Whether a range counts from the string's end at both ends, in the wrong order: GETRANGE and BITCOUNT find nothing.
+fn backwards(start: i64, end: i64) -> bool {
+    start < 0 && end < 0 && start > end
 }
 
 fn bits_of(bytes: &[u8], range: BitRange) -> impl Iterator<Item = u64> {
