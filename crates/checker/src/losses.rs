@@ -36,7 +36,7 @@ struct PlacedEffect<'d> {
 pub fn check_losses(
     history: &[Transaction],
     listed: &BTreeMap<u16, Vec<ListedLoss>>,
-    holds: impl Fn(u16, &[u8]) -> bool,
+    holds: &dyn Fn(u16, &[u8]) -> bool,
     until_replaced: bool,
 ) -> Vec<Violation> {
     let mut findings = Findings::default();

@@ -327,7 +327,7 @@ impl<S: Stamp> History<S> {
         let Some(dependencies) = self.dependencies else { return };
         self.apply_first_buffered(
             cell,
-            self.out_of_order.due(upto, group, |stamp| dependencies(stamp).group == group),
+            self.out_of_order.due(upto, group, &|stamp| dependencies(stamp).group == group),
         );
         self.out_of_order.leave(group);
     }
@@ -540,40 +540,47 @@ impl<S: Stamp> History<S> {
     pub(crate) fn with_state<R>(
         &mut self,
         cell: &mut Cell,
-        visible: impl Fn(&S) -> bool,
+        visible: &dyn Fn(&S) -> bool,
         bounds: Option<Bounds<S>>,
         stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
-        if self.waits() {
-            let due = match bounds {
-                Some(bounds) => self.out_of_order.due(bounds.others, bounds.group, &visible),
-                None => self.out_of_order.due_by(&visible),
-            };
-            self.apply_first_buffered(cell, due);
-        }
+        self.apply_shown(cell, visible, bounds);
         if self.whole
-            && let Some(seen) = self.see_whole(cell, &visible, stamped, own)
+            && let Some(seen) = self.see_whole(cell, visible, stamped, own)
         {
             return read(&seen);
         }
-        let mut hidden = self.first_hidden(&visible, bounds);
-        if self.mutants.has(Mutant::UndoLeftOut) {
-            hidden = self.entries.len().min(hidden + 1);
-        }
+        let hidden = self.first_hidden(visible, bounds);
         self.undo_from(hidden, cell);
-        let answer = self.with_on_top(hidden, cell, &visible, stamped, own, read);
+        let mut on_top = self.perform_on_top(hidden, cell, visible, stamped, own);
+        let answer = read(cell);
+        on_top.iter_mut().rev().for_each(|patch| exchange(cell, patch));
         self.redo_from(hidden, cell);
         answer
     }
 
+    /// Does what is visible of what arrived out of order.
+    fn apply_shown(&mut self, cell: &mut Cell, visible: &dyn Fn(&S) -> bool, bounds: Option<Bounds<S>>) {
+        if self.waits() {
+            let due = match bounds {
+                Some(bounds) => self.out_of_order.due(bounds.others, bounds.group, visible),
+                None => self.out_of_order.due_by(visible),
+            };
+            self.apply_first_buffered(cell, due);
+        }
+    }
+
     /// The place of the first effect that is not visible.
-    fn first_hidden(&mut self, visible: &impl Fn(&S) -> bool, bounds: Option<Bounds<S>>) -> usize {
+    fn first_hidden(&mut self, visible: &dyn Fn(&S) -> bool, bounds: Option<Bounds<S>>) -> usize {
         let from = bounds.and_then(|bounds| self.shown_by(bounds)).map_or(0, |shown| self.above(shown));
         let hidden = self.entries.range(from..).position(|entry| !visible(&entry.stamp));
         let hidden = hidden.map_or(self.entries.len(), |hidden| from + hidden);
         self.steps += (hidden - from) as u64;
+        if self.mutants.has(Mutant::UndoLeftOut) {
+            return self.entries.len().min(hidden + 1);
+        }
         hidden
     }
 
@@ -586,17 +593,16 @@ impl<S: Stamp> History<S> {
         Some(if all { bounds.own } else { bounds.others })
     }
 
-    /// Calls `read` with the state, which the effects before a place make, and on top the visible ones from there on, the
-    /// stamped ones, and then `own`.
-    fn with_on_top<R>(
+    /// Performs, on the state that the effects before a place make, the visible ones from there on, the stamped ones, and
+    /// then `own`. Returns what takes them back, the last first.
+    fn perform_on_top(
         &mut self,
         from: usize,
         cell: &mut Cell,
-        visible: &impl Fn(&S) -> bool,
+        visible: &dyn Fn(&S) -> bool,
         stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
-        read: impl FnOnce(&Cell) -> R,
-    ) -> R {
+    ) -> Vec<Patch> {
         let mut patches: Vec<Patch> = match self.dependencies {
             Some(dependencies) => {
                 let (performed, steps) = self.replay(dependencies, from, cell, visible, stamped);
@@ -612,9 +618,7 @@ impl<S: Stamp> History<S> {
             }
         };
         patches.extend(own.iter().map(|effect| self.perform_alone(cell, effect).patch));
-        let answer = read(cell);
-        patches.iter_mut().rev().for_each(|patch| exchange(cell, patch));
-        answer
+        patches
     }
 
     /// The stamps and effects above the horizon, in stamp order.

@@ -179,8 +179,7 @@ impl<D: Deployment> World<D> {
             }
             false => vec![plan],
         };
-        let mut places: BTreeMap<usize, Vec<usize>> =
-            readers.iter().map(|reader| (*reader, Vec::new())).collect();
+        let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for plan in &plans {
             for (reader, place) in self.read_by_each(readers, plan) {
                 places.entry(reader).or_default().push(place);
@@ -282,25 +281,43 @@ impl<D: Deployment> World<D> {
         if let Some(listed) = listed {
             let holds = |region, key: &[u8]| self.deployment.holds(self.setting, RegionId(region), key);
             let until_replaced = self.deployment.keeps_siblings();
-            report.violations.extend(check_losses(&self.recorder.history, &listed, holds, until_replaced));
+            report.violations.extend(check_losses(&self.recorder.history, &listed, &holds, until_replaced));
         }
+        let script = Script { plans: Some(self.began), ..script.clone() };
+        let degraded = self.recorder.degraded.len();
+        let run = Run {
+            script,
+            trace_hash,
+            trace,
+            history: self.recorder.history,
+            degraded,
+            report,
+            undecided_unclaimed: false,
+            gave_up: false,
+        };
+        run.asked_otherwise(whole)
+    }
+}
+
+impl Run {
+    /// With what checks find that believe no claim. Of a history that is not whole no order is looked for.
+    fn asked_otherwise(mut self, whole: bool) -> Self {
+        let report = &mut self.report;
         let is_searched = whole && report.violations.is_empty() && report.model == Level::StrictSerializable;
-        let searched = is_searched.then(|| search_asked(&self.recorder.history, SEARCHED));
+        let searched = is_searched.then(|| search_asked(&self.history, SEARCHED));
         if searched == Some(SearchOutcome::Impossible) {
             let message =
                 "the claims explain the history, but a search that believes none finds no order".into();
             report.violations.push(Violation { check: Check::Order, message, transactions: Vec::new() });
         }
-        let unclaimed = second_opinion(&self.recorder.history, &report);
+        let unclaimed = second_opinion(&self.history, report);
         if let Some(unclaimed) = &unclaimed {
             report.violations.extend(unclaimed.violations.iter().cloned());
         }
-        let undecided_unclaimed = unclaimed.is_some_and(|unclaimed| unclaimed.undecided);
         report.ok = report.violations.is_empty();
-        let script = Script { plans: Some(self.began), ..script.clone() };
-        let (history, degraded) = (self.recorder.history, self.recorder.degraded.len());
-        let gave_up = searched == Some(SearchOutcome::GaveUp);
-        Run { script, trace_hash, trace, history, degraded, report, undecided_unclaimed, gave_up }
+        self.undecided_unclaimed = unclaimed.is_some_and(|unclaimed| unclaimed.undecided);
+        self.gave_up = searched == Some(SearchOutcome::GaveUp);
+        self
     }
 }
 

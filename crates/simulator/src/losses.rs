@@ -73,6 +73,34 @@ impl Loss {
     }
 }
 
+impl Seen {
+    /// A loss that leaves these processes of the partitions that lose too many.
+    fn loss(
+        &self,
+        at: u64,
+        left: BTreeMap<PartitionId, Vec<usize>>,
+        claimed: BTreeSet<Name>,
+        voted: BTreeMap<PartitionId, BTreeSet<(Name, u64)>>,
+    ) -> Loss {
+        let base = |processes: &[usize], partition: PartitionId| {
+            let of = |process: &usize| Some(self.replicas.get(&(*process, partition))?.base);
+            processes.iter().filter_map(of).max().unwrap_or_default()
+        };
+        let bases =
+            left.iter().map(|(partition, processes)| (*partition, base(processes, *partition))).collect();
+        let kept = left.keys().map(|partition| (*partition, BTreeSet::new())).collect();
+        let (told, accepted_at, late) = (BTreeMap::new(), None, false);
+        Loss { at, left, told, accepted_at, bases, claimed, voted, late, kept }
+    }
+}
+
+impl ReplicaStatus {
+    /// What it has voted for, and when.
+    fn votes(self) -> BTreeSet<(Name, u64)> {
+        self.held.into_iter().map(|(id, at)| (name(id), at.0)).collect()
+    }
+}
+
 fn name(id: TransactionId) -> Name {
     [u64::from(id.process.0), u64::from(id.incarnation.0), id.number]
 }
@@ -137,28 +165,10 @@ impl<D: Deployment> World<D> {
             if let [only] = processes[..]
                 && let Some(replica_status) = self.replica_status(only, *partition)
             {
-                let held = replica_status.held.into_iter().map(|(id, at)| (name(id), at.0));
-                voted.insert(*partition, held.collect());
+                voted.insert(*partition, replica_status.votes());
             }
         }
-        let base = |processes: &[usize], partition: PartitionId| {
-            let of = |process: &usize| Some(self.seen.replicas.get(&(*process, partition))?.base);
-            processes.iter().filter_map(of).max().unwrap_or_default()
-        };
-        let bases =
-            left.iter().map(|(partition, processes)| (*partition, base(processes, *partition))).collect();
-        let empty = |partition: &PartitionId| (*partition, BTreeSet::new());
-        self.loss = Some(Loss {
-            at: self.now,
-            kept: left.keys().map(empty).collect(),
-            left,
-            told: BTreeMap::new(),
-            accepted_at: None,
-            late: false,
-            bases,
-            claimed: self.recorder.claimed(),
-            voted,
-        });
+        self.loss = Some(self.seen.loss(self.now, left, self.recorder.claimed(), voted));
         for process in lost {
             self.on_lose(usize::from(*process));
         }

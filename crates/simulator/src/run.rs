@@ -114,7 +114,9 @@ pub fn replay(script: &Script, readable: bool) -> Result<Summary, UnknownProtoco
 /// Runs a script with a deployment: twice unless the options say once, where `build` makes a fresh one for each run.
 pub fn run_script<D: Deployment>(script: &Script, options: &Options, build: impl Fn() -> D) -> Summary {
     let mut summary = Summary::default();
-    summary.run(script, options, String::new(), build);
+    summary.run(script, options, String::new(), &|readable| {
+        run_once(build(), script, options.mutants, readable)
+    });
     summary
 }
 
@@ -152,7 +154,8 @@ pub fn run_seeds<D: Deployment>(name: &str, options: &Options, build: impl Fn() 
     for seed in options.first_seed..options.first_seed + options.seeds {
         let script = Script::draw(name, &build(), seed, &options.with);
         let command = format!("anabranch-lab sim {name} --seed {seed}{with}");
-        summary.run(&script, options, command, &build);
+        let run = |readable| run_once(build(), &script, options.mutants, readable);
+        summary.run(&script, options, command, &run);
     }
     summary
 }
@@ -188,15 +191,14 @@ pub(crate) fn run_once<D: Deployment>(
 }
 
 impl Summary {
-    /// Runs a script, as often as the options say, and takes what came of it.
-    fn run<D: Deployment>(
+    /// Runs a script, as often as the options say, and takes what came of it. `run` runs it once, readably or not.
+    fn run(
         &mut self,
         script: &Script,
         options: &Options,
         command: String,
-        build: impl Fn() -> D,
+        run: &dyn Fn(bool) -> Result<Run, Box<Panic>>,
     ) {
-        let run = |readable| run_once(build(), script, options.mutants, readable);
         let first = (!options.once).then(|| run(false));
         let last = run(options.readable);
         self.seeds += 1;

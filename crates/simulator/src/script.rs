@@ -129,26 +129,21 @@ pub(crate) fn stream(seed: u64, purpose: &str, index: u64) -> Rng {
     Rng::with_seed(xxhash_rust::xxh3::xxh3_64_with_seed(&index.to_le_bytes(), purpose))
 }
 
-impl Script {
-    /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
-    pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
-        let off = deployment.off().iter().filter(|feature| !with.contains(feature));
-        let mut lacks = deployment.lacks();
-        lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
-        lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
-        lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
-        let interactive = [Feature::Scripts, Feature::Renames];
-        lacks.extend(interactive.into_iter().filter(|_| deployment.lacks().contains(&Feature::Interactive)));
-        let is_strict = matches!(deployment.level(), Level::StrictSerializable | Level::Serializable);
-        lacks.extend((deployment.level() != Level::Branch).then_some(Feature::Constraints));
-        lacks.extend((!is_strict).then_some(Feature::UserTypes));
-        lacks.extend(lacks.contains(&Feature::LostDisks).then_some(Feature::OlderDisks));
-        lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
-        let accepts_loss = deployment.accept_loss(PartitionId(0), &[]).is_some();
-        lacks.extend((!accepts_loss).then_some(Feature::AcceptLoss));
+/// What a seed's run depends on of a deployment.
+struct Abilities<'d> {
+    lacks: Vec<Feature>,
+    off: &'d [Feature],
+    layout: Layout,
+    hosts: &'d dyn Fn(Layout) -> Vec<Host>,
+    waits_for_clocks: bool,
+}
+
+impl Abilities<'_> {
+    fn draw(self, protocol: &str, seed: u64, with: &[Feature]) -> Script {
+        let Abilities { lacks, mut layout, .. } = self;
+        let off = self.off.iter().filter(|feature| !with.contains(feature));
         let rare = Feature::all().filter(|feature| feature.is_rare_in(seed));
         let off: BTreeSet<Feature> = off.chain(&lacks).copied().chain(rare).collect();
-        let mut layout = deployment.layout(&mut stream(seed, "layout", 0));
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
         swarm.features.extend(with.iter().filter(|feature| !lacks.contains(feature)));
         if swarm.has(Feature::Focus) {
@@ -161,7 +156,7 @@ impl Script {
         if traffic > TRAFFIC {
             swarm.slow_down();
         }
-        if deployment.waits_for_clocks() && swarm.has(Feature::ClockLeaps) {
+        if self.waits_for_clocks && swarm.has(Feature::ClockLeaps) {
             // Those that are left agree on what stays when they have come to rest.
             for feature in [Feature::Eviction, Feature::FadingRegions, Feature::AcceptLoss] {
                 swarm.features.remove(&feature);
@@ -177,7 +172,7 @@ impl Script {
         if swarm.has(Feature::FadingRegions) {
             layout = layout.with_parts_elsewhere();
         }
-        let hosts: Vec<Host> = deployment.hosts(layout);
+        let hosts = (self.hosts)(layout);
         let mut faults = schedule::draw(&mut stream(seed, "faults", 0), &swarm, &hosts, traffic);
         if loses {
             let members = &hosts[..hosts.len() - usize::from(layout.spares)];
@@ -191,6 +186,34 @@ impl Script {
             faults.sort_by_key(|fault| fault.at);
         }
         Script { protocol: protocol.to_owned(), seed, layout, swarm, traffic, faults, plans: None }
+    }
+}
+
+impl Script {
+    /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
+    pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
+        let mut lacks = deployment.lacks();
+        if lacks.contains(&Feature::Interactive) {
+            lacks.extend([Feature::Scripts, Feature::Renames]);
+        }
+        let is_strict = matches!(deployment.level(), Level::StrictSerializable | Level::Serializable);
+        let accepts_loss = deployment.accept_loss(PartitionId(0), &[]).is_some();
+        lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
+        lacks.extend((!deployment.spills()).then_some(Feature::SmallQueues));
+        lacks.extend((!deployment.is_causal()).then_some(Feature::SharedThreads));
+        lacks.extend((deployment.level() != Level::Branch).then_some(Feature::Constraints));
+        lacks.extend((!is_strict).then_some(Feature::UserTypes));
+        lacks.extend(lacks.contains(&Feature::LostDisks).then_some(Feature::OlderDisks));
+        lacks.extend(lacks.contains(&Feature::Eviction).then_some(Feature::FadingRegions));
+        lacks.extend((!accepts_loss).then_some(Feature::AcceptLoss));
+        let abilities = Abilities {
+            lacks,
+            off: deployment.off(),
+            layout: deployment.layout(&mut stream(seed, "layout", 0)),
+            hosts: &|layout| deployment.hosts(layout),
+            waits_for_clocks: deployment.waits_for_clocks(),
+        };
+        abilities.draw(protocol, seed, with)
     }
 
     /// How many faults it has.

@@ -7,7 +7,8 @@
 
 use crate::deployment::{Deployment, Mutants};
 use crate::faults::Swarm;
-use crate::run::run_once;
+use crate::finale::Run;
+use crate::run::{Panic, run_once};
 use crate::script::{Script, TimedPlan};
 use crate::workload::Passing;
 use checker::{Check, Violation};
@@ -33,9 +34,8 @@ enum Kind {
     Violation(Check),
 }
 
-struct Shrinker<B> {
-    build: B,
-    mutants: Mutants,
+struct Shrinker<'r> {
+    run: &'r dyn Fn(&Script) -> Result<Run, Box<Panic>>,
     kind: Kind,
     /// The smallest script that fails so far.
     best: Script,
@@ -51,7 +51,15 @@ pub fn shrink<D: Deployment>(
     limit: usize,
     build: impl Fn() -> D,
 ) -> Option<Shrunk> {
-    let (kind, best, violations) = match run_once(build(), &script, mutants, false) {
+    shrink_by(script, limit, &|script| run_once(build(), script, mutants, false))
+}
+
+fn shrink_by(
+    script: Script,
+    limit: usize,
+    run: &dyn Fn(&Script) -> Result<Run, Box<Panic>>,
+) -> Option<Shrunk> {
+    let (kind, best, violations) = match run(&script) {
         Ok(run) => {
             let first = run.report.violations.iter().min_by_key(|violation| violation.check)?;
             (Kind::Violation(first.check), run.script, run.report.violations)
@@ -59,7 +67,7 @@ pub fn shrink<D: Deployment>(
         Err(panic) => (Kind::Panic, panic.script, Vec::new()),
     };
     let before = (best.faults(), best.transactions());
-    let mut shrinker = Shrinker { build, mutants, kind, best, violations, runs: 1, limit };
+    let mut shrinker = Shrinker { run, kind, best, violations, runs: 1, limit };
     // A shorter run is the same run up to its end, and all that follows takes less time.
     shrinker.shorten();
     // With less noise, what is left out changes less of the rest.
@@ -80,7 +88,7 @@ pub fn shrink<D: Deployment>(
     Some(Shrunk { before, script: best, violations, runs })
 }
 
-impl<D: Deployment, B: Fn() -> D> Shrinker<B> {
+impl Shrinker<'_> {
     fn spent(&self) -> bool {
         self.runs >= self.limit
     }
@@ -97,7 +105,7 @@ impl<D: Deployment, B: Fn() -> D> Shrinker<B> {
             return false;
         }
         self.runs += 1;
-        let run = run_once((self.build)(), &script, self.mutants, false);
+        let run = (self.run)(&script);
         let same = match (&run, self.kind) {
             (Err(_), Kind::Panic) => true,
             (Ok(run), Kind::Violation(check)) => {

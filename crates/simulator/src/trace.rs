@@ -16,12 +16,23 @@ impl Trace {
 
     /// Notes an event at a virtual time in microseconds. `kind` and `detail` go into the hash, `text` into the line.
     pub fn note(&mut self, now: u64, kind: u8, detail: &[u8], text: impl FnOnce() -> String) {
+        self.hash(now, kind, detail);
+        if self.lines.is_some() {
+            self.line(now, text());
+        }
+    }
+
+    fn hash(&mut self, now: u64, kind: u8, detail: &[u8]) {
         self.hash.update(&now.to_le_bytes());
         self.hash.update(&[kind]);
         self.hash.update(&(detail.len() as u64).to_le_bytes());
         self.hash.update(detail);
+    }
+
+    fn line(&mut self, now: u64, text: String) {
+        let line = format!("{:>4}.{:06} {text}", now / 1_000_000, now % 1_000_000);
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{:>4}.{:06} {}", now / 1_000_000, now % 1_000_000, text()));
+            lines.push(line);
         }
     }
 

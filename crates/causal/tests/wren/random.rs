@@ -83,7 +83,7 @@ struct Run {
 pub fn play(seed: u64, plan: Plan) -> Report {
     let (history, listed) = history(seed, plan);
     let mut report = checker::check(&history, Level::TransactionalCausal);
-    report.violations.extend(check_losses(&history, &listed, |_, _| true, false));
+    report.violations.extend(check_losses(&history, &listed, &|_, _| true, false));
     report.ok = report.violations.is_empty();
     report
 }

@@ -84,13 +84,13 @@ impl<S: Stamp> OutOfOrderBuffer<S> {
     }
 
     /// How many there are up to the last one that is at or below a stamp, or that counts and is of a group.
-    pub fn due(&self, upto: S, group: u16, counts: impl Fn(&S) -> bool) -> usize {
+    pub fn due(&self, upto: S, group: u16, counts: &dyn Fn(&S) -> bool) -> usize {
         let count = self.count(upto);
         if self.has(group) { self.due_by(counts).max(count) } else { count }
     }
 
     /// How many there are up to the last one that counts.
-    pub fn due_by(&self, counts: impl Fn(&S) -> bool) -> usize {
+    pub fn due_by(&self, counts: &dyn Fn(&S) -> bool) -> usize {
         self.entries.iter().rposition(|entry| counts(&entry.stamp)).map_or(0, |place| place + 1)
     }
 

@@ -48,7 +48,7 @@ impl<S: Stamp> History<S> {
     pub(super) fn see_whole<'c>(
         &'c self,
         cell: &'c Cell,
-        visible: &impl Fn(&S) -> bool,
+        visible: &dyn Fn(&S) -> bool,
         stamped: &[(S, Effect<'_>)],
         own: &[Effect<'_>],
     ) -> Option<Cow<'c, Cell>> {

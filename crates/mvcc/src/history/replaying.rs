@@ -48,7 +48,7 @@ impl<S: Stamp> History<S> {
         dependencies: DependencyVectorOf<S>,
         from: usize,
         cell: &mut Cell,
-        shown: &impl Fn(&S) -> bool,
+        shown: &dyn Fn(&S) -> bool,
         stamped: &[(S, Effect<'e>)],
     ) -> (Vec<Performed>, u64) {
         let of_run = self.entries.range(from..).filter(|entry| shown(&entry.stamp));

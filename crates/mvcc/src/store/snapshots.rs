@@ -564,7 +564,7 @@ impl<S: Stamp> Store<S> {
     ) -> R {
         self.forget_released(hash, key);
         let horizon = self.horizon;
-        let visible = |stamp: &S| Some(*stamp) <= horizon || visible(stamp);
+        let visible: &dyn Fn(&S) -> bool = &|stamp| Some(*stamp) <= horizon || visible(stamp);
         let raised = |stamp: S| horizon.map_or(stamp, |horizon| stamp.max(horizon));
         let bounds =
             bounds.map(|bounds| Bounds { own: raised(bounds.own), others: raised(bounds.others), ..bounds });
