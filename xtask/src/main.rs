@@ -4,6 +4,7 @@
 //! are tables of named steps (`suite`), run by one small runner (`steps`); each step says how to repeat it.
 
 mod apps;
+mod compiler;
 mod environment;
 mod fuzzing;
 mod judges;
@@ -57,6 +58,9 @@ fn main() -> ExitCode {
 /// Runs the command that the arguments name; false when one of its steps failed and said why.
 fn dispatch() -> Result<bool> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(compiled) = compiler::compile(&arguments) {
+        return compiled;
+    }
     let Some((command, rest)) = arguments.split_first() else {
         print!("{USAGE}");
         return Ok(false);

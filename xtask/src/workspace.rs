@@ -63,14 +63,14 @@ impl Workspace {
         head.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
     }
 
-    /// A cargo command in the workspace's root. The workspace's crates are compiled by clippy's driver, which is the
-    /// compiler with clippy's lints and denies warnings here: one pass lints and builds.
+    /// A cargo command in the workspace's root. The workspace's crates are compiled by clippy's driver (`compiler`), which
+    /// denies warnings here: one pass lints and builds.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo_program());
-        command
-            .args(arguments)
-            .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver())
-            .env("CLIPPY_ARGS", DENY_WARNINGS);
+        command.args(arguments).env("CLIPPY_ARGS", DENY_WARNINGS);
+        if let Ok(this) = std::env::current_exe() {
+            command.env("RUSTC_WORKSPACE_WRAPPER", this);
+        }
         command
     }
 
@@ -85,12 +85,6 @@ impl Workspace {
 /// The cargo that runs this program, so that a nested call uses the same toolchain.
 fn cargo_program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-/// Clippy's driver of the same toolchain: beside its cargo.
-fn clippy_driver() -> PathBuf {
-    let beside = Path::new(&cargo_program()).with_file_name("clippy-driver");
-    if beside.is_file() { beside } else { PathBuf::from("clippy-driver") }
 }
 
 /// Runs `command` to its end with this program's own output; an error names the command when it fails.
