@@ -12,7 +12,7 @@ from cluster import Cluster
 from differences import GONE
 from harness import Anabranch, Redis, wait_until
 from resp import encode
-from test_cluster import CONCURRENCY, UNKNOWN, together
+from test_cluster import UNKNOWN, together
 
 # Who sends what, in Redis's inline words; a number alone waits for so many milliseconds, and `close a` lets a client go.
 SCENARIO = """
@@ -301,7 +301,8 @@ def check_handed_over(sure, unsure, consumers, left):
     assert all(consumer.got for consumer in consumers), [len(consumer.got) for consumer in consumers]
 
 
-@pytest.mark.parametrize("concurrency", CONCURRENCY)
+# In the other, processes die as well, below.
+@pytest.mark.parametrize("concurrency", ["optimistic", pytest.param("locking", marks=pytest.mark.soak), "occ"])
 def test_strict_replicas_hand_each_element_to_one_client(concurrency):
     with Cluster(1, 3, "--concurrency", concurrency) as cluster, cluster["a/1"].client() as client:
         nodes = list(cluster)
@@ -314,7 +315,7 @@ def test_strict_replicas_hand_each_element_to_one_client(concurrency):
             assert sum(len(consumer.got) for consumer in consumers) == len(sure)
 
 
-@pytest.mark.parametrize("concurrency", CONCURRENCY)
+@pytest.mark.parametrize("concurrency", ["optimistic", "locking", pytest.param("occ", marks=pytest.mark.soak)])
 def test_a_process_that_dies_takes_nothing_twice(concurrency):
     with Cluster(1, 3, "--concurrency", concurrency) as cluster, cluster["a/1"].client() as client:
         nodes = list(cluster)
