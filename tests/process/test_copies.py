@@ -268,6 +268,7 @@ def test_writes_and_their_causal_order_go_on_when_a_leader_is_killed(protocols, 
     time.sleep(1)
     cluster.do(f"kill {first}")
     time.sleep(2.5)
+    wait_until(lambda: all(len(writer.times) > 20 for writer in writers) and all(watcher.seen > 20 for watcher in watchers))
     for thread in threads:
         thread.end()
     for writer in writers:

@@ -21,7 +21,7 @@ const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
 const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "6";
+const PARALLEL_FILES: &str = "8";
 
 /// Parts of the names of the tests that [`Length::Long`] runs.
 const LONGER: [&str; 9] = [
