@@ -214,10 +214,14 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_until(condition, timeout: float = 60.0, every: float = 0.02):
-    """Waits for `condition()` to be true and returns what it returned; fails after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+def wait_until(condition, timeout: float = 60.0, every: float = 0.06):
+    """Waits for `condition()` to be true and returns what it returned; fails after `timeout` seconds.
+
+    Asks often at first, then `every` so many seconds: asking is work, too.
+    """
+    deadline, pause = time.monotonic() + timeout, min(0.005, every)
     while not (result := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
-        time.sleep(every)
+        time.sleep(pause)
+        pause = min(1.5 * pause, every)
     return result

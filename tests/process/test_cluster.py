@@ -468,38 +468,6 @@ def test_a_minority_refuses_and_the_majority_goes_on(strict):
         assert client.incr("majority") == 2
 
 
-# causal
-
-
-def test_local_writes_are_seen_elsewhere_soon(causal):
-    with causal["a/1"].client() as here, causal["a/2"].client() as beside, causal["b/2"].client() as there:
-        here.mset({"seen:1": "one", "seen:2": "two"})
-        assert here.mget("seen:1", "seen:2") == ["one", "two"], "a process reads its own writes"
-        for client in (beside, there):
-            wait_until(lambda: client.get("seen:1") == "one")
-            assert client.get("seen:2") == "two", "they were one transaction"
-
-
-def test_regions_cut_off_both_serve_and_converge(causal):
-    with causal["a/1"].client() as a, causal["b/1"].client() as b:
-        causal.do("cut a b")
-        try:
-            for number in range(20):
-                a.set(f"cut:a:{number}", number)
-                b.set(f"cut:b:{number}", number)
-                a.incr("cut:sum"), b.incr("cut:sum")
-                a.set("cut:same", f"a{number}"), b.set("cut:same", f"b{number}")
-            assert (a.get("cut:sum"), b.get("cut:sum")) == ("20", "20")
-            assert (a.get("cut:same"), b.get("cut:same")) == ("a19", "b19")
-            assert b.get("cut:a:0") is None
-        finally:
-            causal.do("heal")
-        wait_until(lambda: a.get("cut:b:19") == "19" and b.get("cut:a:19") == "19")
-        wait_until(lambda: a.get("cut:sum") == b.get("cut:sum") == "40")
-        wait_until(lambda: a.get("cut:same") == b.get("cut:same"))
-        assert a.get("cut:same") in ("a19", "b19")
-
-
 def test_a_far_region_delays_nobody():
     with Cluster(2, 1, "--model", "causal", "--delay", "a-b=400ms") as cluster:
         with cluster["a/1"].client() as a, cluster["b/1"].client() as b:
@@ -584,3 +552,35 @@ def test_retwis_runs_while_a_process_is_killed_and_restarted(shape):
         there = retwis.Retwis(cluster["b/1"].client())
         wait_until(lambda: len(there.everybody(0, 100)[0]) == 9)
         assert there.everybody(0, 100) == app.everybody(0, 100)
+
+
+# causal, last: the processes of a causal keyspace work even while nobody asks them anything
+
+
+def test_local_writes_are_seen_elsewhere_soon(causal):
+    with causal["a/1"].client() as here, causal["a/2"].client() as beside, causal["b/2"].client() as there:
+        here.mset({"seen:1": "one", "seen:2": "two"})
+        assert here.mget("seen:1", "seen:2") == ["one", "two"], "a process reads its own writes"
+        for client in (beside, there):
+            wait_until(lambda: client.get("seen:1") == "one")
+            assert client.get("seen:2") == "two", "they were one transaction"
+
+
+def test_regions_cut_off_both_serve_and_converge(causal):
+    with causal["a/1"].client() as a, causal["b/1"].client() as b:
+        causal.do("cut a b")
+        try:
+            for number in range(20):
+                a.set(f"cut:a:{number}", number)
+                b.set(f"cut:b:{number}", number)
+                a.incr("cut:sum"), b.incr("cut:sum")
+                a.set("cut:same", f"a{number}"), b.set("cut:same", f"b{number}")
+            assert (a.get("cut:sum"), b.get("cut:sum")) == ("20", "20")
+            assert (a.get("cut:same"), b.get("cut:same")) == ("a19", "b19")
+            assert b.get("cut:a:0") is None
+        finally:
+            causal.do("heal")
+        wait_until(lambda: a.get("cut:b:19") == "19" and b.get("cut:a:19") == "19")
+        wait_until(lambda: a.get("cut:sum") == b.get("cut:sum") == "40")
+        wait_until(lambda: a.get("cut:same") == b.get("cut:same"))
+        assert a.get("cut:same") in ("a19", "b19")

@@ -200,7 +200,7 @@ def pipelined(client, *commands) -> list:
     return [client.connection.read_response() for _ in commands]
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.soak), 4])
 @pytest.mark.parametrize("concurrency", ["locking", "occ", "optimistic"])
 def test_commands_on_very_many_keys(cluster, partitions, concurrency):
     """Before a request is given up, a command and a transaction on thousands of keys are done."""

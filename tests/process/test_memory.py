@@ -7,9 +7,12 @@ import redis
 
 from cluster import Cluster
 from harness import Anabranch, Redis, wait_until
+from test_cluster import CONCURRENCY
 from test_keyspaces import create, info, use
 
 VALUE = "v" * 1000
+# How many keys are written at a time: fewer than a cache lets go at once.
+BATCH = 50
 OOM = "command not allowed when used memory > 'maxmemory'."
 
 
@@ -31,10 +34,30 @@ def client(server):
         client.config_set("maxmemory-policy", "noeviction")
 
 
-def fill(client, keys: int, prefix: str = "key", **options) -> None:
-    # redis-py gives a pipeline a connection of its own, which knows nothing of KEYSPACE USE.
-    for number in range(keys):
-        client.set(f"{prefix}:{number}", VALUE, **options)
+def fill(client, keys: int, prefix: str = "key", *options) -> None:
+    put(client, names(prefix, keys), *options)
+
+
+def names(prefix: str, keys: int) -> list[str]:
+    return [f"{prefix}:{number}" for number in range(keys)]
+
+
+def put(client, keys: list[str], *options) -> None:
+    """Writes keys, some at a time, over the client's one connection: a pipeline's own knows nothing of KEYSPACE USE."""
+    connection = client.connection
+    for start in range(0, len(keys), BATCH):
+        batch = keys[start : start + BATCH]
+        connection.send_packed_command(connection.pack_commands([("SET", key, VALUE, *options) for key in batch]))
+        errors = [error for error in (refusal(connection) for _ in batch) if error]
+        if errors:
+            raise errors[0]
+
+
+def refusal(connection) -> redis.ResponseError | None:
+    try:
+        connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 def used(client) -> int:
@@ -103,12 +126,12 @@ def test_with_a_policy_keys_go_and_writes_go_on(client, policy):
     client.config_set("maxmemory-policy", policy)
     client.config_set("maxmemory", limit)
     evicted = client.info("stats")["evicted_keys"]
-    fill(client, 6000, "leased", ex=1000)
+    fill(client, 6000, "leased", "EX", 1000)
     assert client.info("stats")["evicted_keys"] - evicted > 2000
     wait_until(lambda: used(client) <= limit)
     assert used(client) > limit * 0.7
     left = client.dbsize()
-    lasting = sum(client.exists(f"last:{number}") for number in range(500))
+    lasting = client.exists(*names("last", 500))
     assert lasting == 500 if policy.startswith("volatile") else lasting < 500, (lasting, left)
 
 
@@ -119,9 +142,8 @@ def test_recently_used_keys_stay(client):
     for turn in range(20):
         fill(client, 300, f"cold{turn}")
         time.sleep(0.02)
-        for number in range(200):
-            client.get(f"hot:{number}")
-    left = sum(client.exists(f"hot:{number}") for number in range(200))
+        client.mget(names("hot", 200))
+    left = client.exists(*names("hot", 200))
     assert left > 180, left
 
 
@@ -181,7 +203,7 @@ def test_a_keyspace_is_a_cache_of_its_own(server, client):
 
 def test_what_went_stays_away_after_a_restart():
     with Anabranch("everysec", config="[server]\nmax_memory_bytes = 2000000\nmax_memory_policy = 'allkeys-random'\n") as server:
-        with server.client(decode_responses=True) as client:
+        with server.client(decode_responses=True, single_connection_client=True) as client:
             assert client.config_get("maxmemory*")["maxmemory"] == "2000000"
             fill(client, 5000)
             wait_until(lambda: used(client) <= 2_000_000)
@@ -216,15 +238,25 @@ def cluster():
         yield cluster
 
 
-@pytest.mark.parametrize("concurrency", ["optimistic", "locking", "occ"])
-def test_replicas_of_a_cache_let_the_same_keys_go(cluster, concurrency):
-    name = f"cache-{concurrency}"
-    options = ["MODEL", "strict", "CONCURRENCY", concurrency, "PARTITIONS", 2]
-    with cluster["a/1"].client() as client:
-        create(client, name, *options, "EVICTION", "allkeys-lru", "MAXMEMORY", "1mb")
-    clients = [node.session(name) for node in cluster]
-    for number in range(4000):
-        clients[number % 3].set(f"key:{number}", VALUE)
+@pytest.fixture(scope="module")
+def caches(cluster):
+    """Clients of a cache of each concurrency, whose keys go while the others are filled."""
+    clients = {}
+    for concurrency in CONCURRENCY:
+        name = f"cache-{concurrency}"
+        options = ["MODEL", "strict", "CONCURRENCY", concurrency, "PARTITIONS", 2]
+        with cluster["a/1"].client() as client:
+            create(client, name, *options, "EVICTION", "allkeys-lru", "MAXMEMORY", "1mb")
+        clients[concurrency] = [node.session(name) for node in cluster]
+        keys = names("key", 4000)
+        for turn in range(len(keys) // BATCH):
+            put(clients[concurrency][turn % 3], keys[turn * BATCH : (turn + 1) * BATCH])
+    return clients
+
+
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
+def test_replicas_of_a_cache_let_the_same_keys_go(caches, concurrency):
+    name, clients = f"cache-{concurrency}", caches[concurrency]
     # Without leaders, replicas keep versions and records of transactions for some 30 s.
     wait_until(lambda: all(here(client, name)["memory_bytes_here"] < 3 << 20 for client in clients), timeout=90)
     keys = wait_until(lambda: the_same_keys(clients), timeout=30)
@@ -242,7 +274,7 @@ def here(client, name: str) -> dict:
     return info(client, name)
 
 
-@pytest.mark.parametrize("concurrency", ["optimistic", "locking", "occ"])
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_expired_keys_that_nobody_reads_are_deleted(cluster, concurrency):
     name = f"leases-{concurrency}"
     with cluster["a/1"].client() as client:
@@ -255,7 +287,7 @@ def test_expired_keys_that_nobody_reads_are_deleted(cluster, concurrency):
     assert clients[1].get("stays") == "v"
 
 
-@pytest.mark.parametrize("concurrency", ["optimistic", "locking", "occ"])
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
 def test_a_watched_key_that_expires_stops_the_transaction(cluster, concurrency):
     name = f"watched-{concurrency}"
     with cluster["a/1"].client() as client:

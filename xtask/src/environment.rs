@@ -21,7 +21,7 @@ const PACKAGES: &str = "redis-server redis-tools python3-venv libdb5.3-dev";
 const BERKELEYDB: &str = "/usr/include/db.h";
 
 /// How many files of process tests run at a time.
-const PARALLEL_FILES: &str = "6";
+const PARALLEL_FILES: &str = "8";
 
 /// Parts of the names of the tests that [`Length::Long`] runs.
 const LONGER: [&str; 9] = [
@@ -66,7 +66,8 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     }
     let mut pytest = pytest(workspace)?;
     pytest.args(&files);
-    let beside = ["-n", PARALLEL_FILES, "--dist", "loadfile", TEST_LIMIT];
+    // Their order is that of `conftest.py`, not by how many tests they have.
+    let beside = ["-n", PARALLEL_FILES, "--dist", "loadfile", "--no-loadscope-reorder", TEST_LIMIT];
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
         Length::Brief => pytest.args(["-m", "not soak"]).args(beside),

@@ -111,36 +111,20 @@ impl Evictor<'_> {
 
     /// Makes room in the process, as far as that is done in one call.
     pub(crate) fn make_room(&mut self, keyspaces: &[Arc<Keyspace>]) -> EvictionOutcome {
-        let relief = self.let_keys_go(keyspaces);
-        if relief == EvictionOutcome::None {
-            self.memory.set_barren(self.now.instant);
-        }
-        relief
-    }
-
-    fn let_keys_go(&mut self, keyspaces: &[Arc<Keyspace>]) -> EvictionOutcome {
         let caches: Vec<(&Arc<Keyspace>, Eviction)> =
             keyspaces.iter().filter_map(|keyspace| Some((keyspace, keyspace.policy()?))).collect();
-        if caches.is_empty() {
-            return if self.memory.excess(false) == 0 {
-                EvictionOutcome::Enough
-            } else {
-                EvictionOutcome::None
-            };
+        let (memory, changes) = (self.memory, self.memory.changes());
+        let relief = if !caches.is_empty() {
+            let_keys_go(|| memory.excess(true), || self.evict_drawn(&caches))
+        } else if memory.excess(false) == 0 {
+            EvictionOutcome::Enough
+        } else {
+            EvictionOutcome::None
+        };
+        if relief == EvictionOutcome::None {
+            memory.set_barren(self.now.instant, changes);
         }
-        let mut all = 0;
-        while all < AT_ONCE && self.memory.excess(true) > 0 {
-            match self.evict_drawn(&caches) {
-                None => return EvictionOutcome::Enough,
-                Some(0) => break,
-                Some(gone) => all += gone,
-            }
-        }
-        match (self.memory.excess(true), all) {
-            (0, _) => EvictionOutcome::Enough,
-            (_, 0) => EvictionOutcome::None,
-            _ => EvictionOutcome::Some,
-        }
+        relief
     }
 
     /// Lets some keys of one partition go, drawn by what partitions occupy; of any that has one, if that has none. Returns how
@@ -178,6 +162,26 @@ impl Evictor<'_> {
     }
 }
 
+/// Evicts some keys at a time while there is an `excess`, up to [`AT_ONCE`].
+///
+/// Other workers evict and write meanwhile, so that every look at the excess may tell something else. Only `evict_some`, which
+/// has looked at every partition, tells that no key may go.
+fn let_keys_go(excess: impl Fn() -> usize, mut evict_some: impl FnMut() -> Option<usize>) -> EvictionOutcome {
+    let mut all = 0;
+    while excess() > 0 {
+        if all >= AT_ONCE {
+            return EvictionOutcome::Some;
+        }
+        match evict_some() {
+            None => break,
+            Some(0) if all == 0 => return EvictionOutcome::None,
+            Some(0) => return EvictionOutcome::Some,
+            Some(gone) => all += gone,
+        }
+    }
+    EvictionOutcome::Enough
+}
+
 /// Does what is left to do for all caches that this process keeps by itself: their shares, and the process's limit.
 pub(crate) fn look_after(
     process: &Process,
@@ -207,4 +211,38 @@ pub(crate) fn look_after(
         }
     }
     relief
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of it if the excess is, one look after the other, what `excesses` says, and each round evicts `gone` keys.
+    fn outcome(excesses: &[usize], gone: Option<usize>) -> (EvictionOutcome, usize) {
+        let (looks, mut rounds) = (Cell::new(0), 0);
+        let excess = || {
+            looks.set(looks.get() + 1);
+            excesses[(looks.get() - 1).min(excesses.len() - 1)]
+        };
+        let evict_some = || {
+            rounds += 1;
+            gone
+        };
+        let outcome = let_keys_go(excess, evict_some);
+        (outcome, rounds)
+    }
+
+    #[test]
+    fn no_key_may_go_only_if_partitions_were_asked() {
+        assert_eq!(outcome(&[900], Some(0)), (EvictionOutcome::None, 1));
+        // Another worker writes when this one has found room, or makes room while this one looks.
+        assert_eq!(outcome(&[0, 900], Some(0)), (EvictionOutcome::Enough, 0));
+        assert_eq!(outcome(&[900], None), (EvictionOutcome::Enough, 1));
+    }
+
+    #[test]
+    fn keys_go_while_there_is_too_much_and_so_many_at_most() {
+        assert_eq!(outcome(&[900, 500, 0], Some(OF_ONE)), (EvictionOutcome::Enough, 2));
+        assert_eq!(outcome(&[900], Some(OF_ONE)), (EvictionOutcome::Some, AT_ONCE / OF_ONE));
+    }
 }

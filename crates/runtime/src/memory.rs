@@ -81,8 +81,12 @@ pub(crate) struct Memory {
     hosted_evicted: AtomicU64,
     evicted: AtomicU64,
     refused: AtomicU64,
+    /// How often keys may have come to be among those that may go.
+    changes: AtomicU64,
     /// In milliseconds of the process's life: until then it is taken for granted that no key may go.
     barren_until: AtomicU64,
+    /// But only while the changes are so many.
+    barren_at: AtomicU64,
     /// Caches that have more than their share, and no key that may go.
     full: Mutex<BTreeSet<KeyspaceId>>,
     any_full: AtomicBool,
@@ -100,7 +104,9 @@ impl Default for Memory {
             hosted_evicted: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             barren_until: AtomicU64::new(0),
+            barren_at: AtomicU64::new(0),
             full: Mutex::default(),
             any_full: AtomicBool::new(false),
         }
@@ -182,22 +188,29 @@ impl Memory {
         counted.saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// No key was found that may go: looking at every cache is too much to be done at each command that is refused.
-    pub(crate) fn set_barren(&self, now: Instant) {
+    /// How often other keys may have come to go: to be read before looking for one.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
+    /// No key was found that may go: looking at every cache is too much to be done at each command that is refused. Means
+    /// nothing if there were other `changes` when the search began.
+    pub(crate) fn set_barren(&self, now: Instant, changes: u64) {
+        self.barren_at.store(changes, Relaxed);
         self.barren_until.store(now.0 / 1000 + BARREN_MILLIS, Relaxed);
     }
 
     /// Other keys may go from now on.
     pub(crate) fn look_again(&self) {
-        if self.barren_until.load(Relaxed) != 0 {
-            self.barren_until.store(0, Relaxed);
-        }
+        self.changes.fetch_add(1, Relaxed);
     }
 
     /// True if the process is above its limit, and no key was found a moment ago that may go.
     #[inline]
     pub(crate) fn is_barren(&self, now: Instant) -> bool {
-        now.0 / 1000 < self.barren_until.load(Relaxed) && self.excess(true) > 0
+        now.0 / 1000 < self.barren_until.load(Relaxed)
+            && self.barren_at.load(Relaxed) == self.changes()
+            && self.excess(true) > 0
     }
 
     /// Keys have gone.
@@ -287,14 +300,17 @@ mod tests {
         memory.recount(some, none);
         memory.set_limit(500);
         assert!(!memory.is_barren(Instant(7_000)));
-        memory.set_barren(Instant(7_000));
+        memory.set_barren(Instant(7_000), memory.changes());
         assert!(memory.is_barren(Instant(7_000)) && memory.is_barren(Instant(16_999)));
         assert!(!memory.is_barren(Instant(17_000)), "the moment is over");
         memory.recount(none, some);
         assert!(!memory.is_barren(Instant(7_000)), "there is room");
         memory.recount(some, none);
+        let changes = memory.changes();
         memory.set_policy(None);
         assert!(!memory.is_barren(Instant(7_000)), "other keys may go");
+        memory.set_barren(Instant(7_000), changes);
+        assert!(!memory.is_barren(Instant(7_000)), "the search began before that");
     }
 
     #[test]
