@@ -86,10 +86,26 @@ impl BitSet {
         Some(word * 64 + (of.0[word] & !self.0[word]).trailing_zeros() as usize)
     }
 
+    /// All below it is in both sets or in none; nothing if they are equal.
+    fn first_difference(&self, other: &BitSet) -> Option<usize> {
+        let word = self.0.iter().zip(&other.0).position(|(mine, theirs)| mine != theirs)?;
+        Some(word * 64 + (self.0[word] ^ other.0[word]).trailing_zeros() as usize)
+    }
+
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.0.len() * 64).filter(|index| self.contains(*index))
     }
 }
+
+/// What the transactions of a region saw of a key so far: the writers that the last of them saw, and what these made of it.
+#[derive(Default)]
+struct Timeline<'h> {
+    seen: Option<BitSet>,
+    merged: Merged<'h>,
+}
+
+/// By key and region, if that is known.
+type Timelines<'h> = BTreeMap<(&'h [u8], Option<u16>), Timeline<'h>>;
 
 /// The committed transactions in order of place, and what every transaction saw of them.
 struct Visible<'d, 'h> {
@@ -104,6 +120,8 @@ struct Visible<'d, 'h> {
     seen: Vec<Option<BitSet>>,
     /// For each of `all`: its position among the writers.
     rank: Vec<Option<usize>>,
+    /// The positions of the writers of each key.
+    of_key: BTreeMap<&'h [u8], Vec<usize>>,
 }
 
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
@@ -129,7 +147,13 @@ impl<'d, 'h> Visible<'d, 'h> {
         let mut rank = vec![None; all.len()];
         writers.iter().enumerate().for_each(|(position, at)| rank[*at] = Some(position));
         let lost = (0..writers.len()).filter(|at| all[writers[*at]].transaction.given_up).collect();
-        let mut visible = Visible { all, writers, lost, told: Vec::new(), seen: Vec::new(), rank };
+        let mut of_key: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        for (position, at) in writers.iter().enumerate() {
+            let keys: BTreeSet<&[u8]> = all[*at].effects.iter().map(|(key, _)| *key).collect();
+            keys.into_iter().for_each(|key| of_key.entry(key).or_default().push(position));
+        }
+        let (told, seen) = (Vec::new(), Vec::new());
+        let mut visible = Visible { all, writers, lost, told, seen, rank, of_key };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
         visible.add_beyond();
@@ -437,18 +461,20 @@ impl<'d, 'h> Visible<'d, 'h> {
         let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
         order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
         let mut told: BTreeSet<u64> = BTreeSet::new();
+        let mut timelines = Timelines::new();
         for (at, seen) in order {
             let number = self.all[at].number();
             let left = self.without_own_lost(at, seen);
             let session = self.all[at].transaction.session;
             if *left == *seen {
-                self.explain(at, seen)
+                self.explain(at, seen, &mut timelines)
                     .into_iter()
                     .for_each(|(check, text)| findings.add(check, text, vec![number]));
                 continue;
             }
-            let with_lost = self.explain(at, seen);
-            let without = (told.contains(&session) || !with_lost.is_empty()).then(|| self.explain(at, &left));
+            let with_lost = self.explain(at, seen, &mut timelines);
+            let without = (told.contains(&session) || !with_lost.is_empty())
+                .then(|| self.explain(at, &left, &mut timelines));
             match without {
                 None => {}
                 Some(without) if without.is_empty() => {
@@ -483,16 +509,19 @@ impl<'d, 'h> Visible<'d, 'h> {
     }
 
     /// What does not follow from this set, key by key.
-    fn explain(&self, at: usize, seen: &BitSet) -> Vec<(Check, String)> {
+    fn explain(&self, at: usize, seen: &BitSet, timelines: &mut Timelines<'h>) -> Vec<(Check, String)> {
         let transaction = &self.all[at];
-        let keys: BTreeSet<&[u8]> = transaction.steps.iter().map(|step| step.key).collect();
+        let region = snapshot(transaction).map(|snapshot| snapshot.region);
+        let keys: BTreeSet<&'h [u8]> = transaction.steps.iter().map(|step| step.key).collect();
         let mut unexplained = Vec::new();
         for key in keys {
-            let on_snapshot = self.replay_key(at, key, seen, "its snapshot");
+            let timeline = timelines.entry((key, region)).or_default();
+            let on_snapshot = self.replay_key(at, key, (seen, "its snapshot"), timeline);
             let changes = transaction.steps.iter().any(|step| step.key == key && !step.operation.is_read());
             let newest = self.newest(at, seen).filter(|_| changes && on_snapshot.is_err());
-            let explained =
-                newest.map(|newest| self.replay_key(at, key, &newest, "the newest state of its region"));
+            let explained = newest.map(|newest| {
+                self.replay_key(at, key, (&newest, "the newest state of its region"), timeline)
+            });
             if let (Err(found), None | Some(Err(_))) = (on_snapshot, explained) {
                 unexplained.push(found);
             }
@@ -500,19 +529,33 @@ impl<'d, 'h> Visible<'d, 'h> {
         unexplained
     }
 
-    fn replay_key(&self, at: usize, key: &[u8], seen: &BitSet, whence: &str) -> Result<(), (Check, String)> {
-        let mut merged = Merged::default();
-        for writer in seen.iter().map(|position| self.writer(position)) {
+    fn replay_key(
+        &self,
+        at: usize,
+        key: &'h [u8],
+        (seen, whence): (&BitSet, &str),
+        timeline: &mut Timeline<'h>,
+    ) -> Result<(), (Check, String)> {
+        self.bring(timeline, key, seen);
+        let mut cells = Cells::default();
+        cells.put(key, timeline.merged.cell().clone());
+        replay(&self.all[at], Some(key), &cells, whence).1
+    }
+
+    /// Makes a timeline show of its key what these writers did.
+    fn bring(&self, timeline: &mut Timeline<'h>, key: &[u8], seen: &BitSet) {
+        let from = timeline.seen.as_ref().map_or(Some(0), |before| before.first_difference(seen));
+        let (Some(from), Some(writers)) = (from, self.of_key.get(key)) else { return };
+        timeline.merged.go_back(from);
+        let later = &writers[writers.partition_point(|position| *position < from)..];
+        for position in later.iter().copied().filter(|position| seen.contains(*position)) {
+            let writer = self.writer(position);
             let claim = writer.transaction.claim.as_ref();
             let Some(commit) = claim.and_then(|claim| claim.place_among_concurrent()) else { continue };
             let effects = writer.effects.iter().filter(|(on, _)| *on == key);
-            effects.for_each(|(_, effect)| merged.add(commit, effect));
+            effects.for_each(|(_, effect)| timeline.merged.add(position, commit, effect));
         }
-        let mut cells = Cells::default();
-        if let Some(step) = self.all[at].steps.iter().find(|step| step.key == key) {
-            cells.put(step.key, merged.into_cell());
-        }
-        replay(&self.all[at], Some(key), &cells, whence).1
+        timeline.seen = Some(seen.clone());
     }
 
     /// What the newest state of a transaction's region held when it took its place: everything of the region below

@@ -1,20 +1,23 @@
-//! Streams that only grow, without believing any claim: at rest they hold every entry that was added, under the id that its
-//! client was told, and no other; and what was acknowledged is pending for nobody.
+//! Streams that only grow, without believing any claim: at rest they hold every entry that was added, and no other; and what
+//! was acknowledged is pending for nobody.
+//!
+//! An entry has the id that its client was told. Where several were given one id, all but one of them come behind it:
+//! each has the first id from its own on that no other entry has, so all between are taken.
 
 use crate::history::{Key, Outcome, Transaction};
 use crate::report::{Check, Findings};
 use crate::touches::quoted;
 use datatypes::Operation;
-use datatypes::stream::{self, NewId, StreamId};
+use datatypes::stream::{self, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Reader;
 
 /// What was done to a key.
 #[derive(Default)]
 struct Log {
-    /// By id, the strings between quotes as in replies. Where an addition may have been done, or its id is unknown, it only is
-    /// among those that may be there.
-    added: BTreeMap<String, Vec<String>>,
+    /// With its id, the strings between quotes as in replies. Where an addition may have been done, or its id is unknown, it
+    /// only is among those that may be there.
+    added: Vec<(StreamId, Vec<String>)>,
     perhaps: BTreeSet<Vec<String>>,
     acknowledged: BTreeMap<Vec<u8>, BTreeSet<String>>,
     /// Something else was done to it: nothing can be said.
@@ -31,7 +34,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
             match Operation::decode(&mut Reader::new(&step.operation.0)) {
                 Ok(operation) if operation.is_read() => {}
                 _ if reply.is_some_and(|reply| reply.starts_with('-')) => {}
-                Ok(Operation::Stream(operation)) => log.take(&operation, reply, is_certain),
+                Ok(Operation::Stream(operation)) => log.take(&operation, reply),
                 _ => log.mixed = true,
             }
         }
@@ -59,24 +62,29 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     }
 }
 
+/// The id that is between quotes.
+fn id_of(quoted: &str) -> Option<StreamId> {
+    StreamId::parse(quoted.trim_matches('"').as_bytes(), 0).ok()
+}
+
+/// An id between quotes.
+fn text(id: StreamId) -> String {
+    id.with_text(|text| quoted(text))
+}
+
 /// The strings in a reply, with their quotes: values of histories hold none.
 fn strings(reply: &str) -> Vec<String> {
     reply.split('"').skip(1).step_by(2).map(|string| format!("\"{string}\"")).collect()
 }
 
 impl Log {
-    fn take(&mut self, operation: &stream::Operation<'_>, reply: Option<&str>, is_certain: bool) {
+    fn take(&mut self, operation: &stream::Operation<'_>, reply: Option<&str>) {
         match operation {
-            stream::Operation::Add { id, items, trim: None, .. } if items.len() == 2 => {
+            stream::Operation::Add { items, trim: None, .. } if items.len() == 2 => {
                 let items: Vec<String> = items.iter().map(quoted).collect();
-                let given = match id {
-                    NewId::Given { id } => Some(id.with_text(|text| quoted(text))),
-                    _ => None,
-                };
                 // Who wrote blind was not told the id.
-                let id = reply.map(str::to_owned).or(given.filter(|_| reply.is_some()));
-                match id.filter(|_| is_certain) {
-                    Some(id) => drop(self.added.insert(id, items)),
+                match reply.and_then(id_of) {
+                    Some(id) => self.added.push((id, items)),
                     None => drop(self.perhaps.insert(items)),
                 }
             }
@@ -96,20 +104,31 @@ impl Log {
     fn wrong_entries(&self, reply: &str) -> Option<String> {
         let found = strings(reply);
         let (entries, rest) = found.as_chunks::<3>();
-        let entries: BTreeMap<&String, &[String]> =
-            entries.iter().map(|[id, strings @ ..]| (id, strings.as_slice())).collect();
-        if !rest.is_empty() || entries.len() * 3 != found.len() {
+        let ids: BTreeSet<StreamId> = entries.iter().filter_map(|[id, ..]| id_of(id)).collect();
+        if !rest.is_empty() || ids.len() * 3 != found.len() {
             return Some("some id is there twice".into());
         }
-        if let Some((id, items)) =
-            self.added.iter().find(|(id, items)| entries.get(id) != Some(&items.as_slice()))
-        {
-            return Some(format!("{id} was added with {}", items.join(" ")));
+        let mut places: BTreeMap<&[String], BTreeSet<StreamId>> = BTreeMap::new();
+        for [id, strings @ ..] in entries {
+            places.entry(strings.as_slice()).or_default().extend(id_of(id));
         }
-        let nobody = |(id, strings): &(&&String, &&[String])| {
-            !self.added.contains_key(**id) && !self.perhaps.contains(**strings)
+        let mut added: Vec<&(StreamId, Vec<String>)> = self.added.iter().collect();
+        added.sort();
+        for (id, items) in added {
+            let places = places.entry(items.as_slice()).or_default();
+            let place = places.range(id..).next().copied();
+            let mut from = std::iter::successors(Some(*id), |id| id.next());
+            let stops = from.find(|at| Some(*at) == place || !ids.contains(at));
+            match place.filter(|_| stops == place) {
+                Some(place) => places.remove(&place),
+                None => return Some(format!("{} was added with {}", text(*id), items.join(" "))),
+            };
+        }
+        let nobody = |(strings, left): &(&&[String], &BTreeSet<StreamId>)| {
+            !left.is_empty() && !self.perhaps.contains(**strings)
         };
-        entries.iter().find(nobody).map(|(id, _)| format!("nobody added {id}"))
+        let (_, left) = places.iter().find(nobody)?;
+        Some(format!("nobody added {}", text(*left.first()?)))
     }
 
     fn wrong_pending(&self, group: &[u8], reply: &str) -> Option<String> {

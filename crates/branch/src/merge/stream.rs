@@ -1,9 +1,10 @@
 //! Two sides of a stream.
 //!
 //! Entries are merged by id: what one side removed goes, what one side added stays. Where both added an entry under one
-//! id, the newer side's gets the next free one. A group reads on behind the later of the two places. What one side
-//! acknowledged is acknowledged, also where the other side delivered it: an entry that a side has delivered since the base
-//! and that is not pending there is. Deliveries of both sides stay side by side.
+//! id, the newer side's gets the next free one. A side that has merged a third one may so have moved an entry of the base:
+//! [`Places`] finds it by its strings. A group reads on behind the later of the two places. What one side acknowledged is
+//! acknowledged, also where the other side delivered it: an entry that a side has delivered since the base and that is not
+//! pending there is. Deliveries of both sides stay side by side.
 
 use datatypes::stream::{Effect, Entry, Group, Ids, Owners, Stream, StreamId, apply};
 use std::collections::BTreeSet;
@@ -12,10 +13,18 @@ use std::collections::BTreeSet;
 pub(super) fn merge(base: &Stream, older: &Stream, newer: &Stream) -> Option<Stream> {
     let mut merged = older.clone();
     let is_of = |entry: &Entry<'_>, side: &Stream| side.entries.get(entry.id).as_ref() == Some(entry);
-    let gone = base.entries.iter().filter(|entry| is_of(entry, older) && !is_of(entry, newer));
-    let gone: Ids = gone.map(|entry| entry.id).collect();
-    merged.entries.remove(gone.iter(), |_| {});
-    let added = newer.entries.iter().filter(|entry| !is_of(entry, base));
+    let [mut in_older, mut in_newer] = [older, newer].map(|side| Places::new(base, side));
+    let (mut gone, mut known) = (BTreeSet::new(), BTreeSet::new());
+    for entry in base.entries.iter() {
+        match (in_older.find(&entry), in_newer.find(&entry)) {
+            (place, None) => gone.extend(place),
+            // It is removed, or stays where the older side has it.
+            (_, Some(place)) if place != entry.id => drop(known.insert(place)),
+            _ => {}
+        }
+    }
+    merged.entries.remove(gone.into_iter(), |_| {});
+    let added = newer.entries.iter().filter(|entry| !is_of(entry, base) && !known.contains(&entry.id));
     let (taken, free): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
         added.partition(|entry| merged.entries.contains(entry.id));
     free.iter().for_each(|entry| merged.entries.insert(entry.id, &entry.items()));
@@ -37,6 +46,50 @@ pub(super) fn merge(base: &Stream, older: &Stream, newer: &Stream) -> Option<Str
     let deleted = older.is_empty() || newer.is_empty();
     let is_left = !whole.entries.is_empty() || whole.groups().len() > 0;
     (is_left || !deleted).then_some(whole)
+}
+
+/// Where a side has the entries of a base.
+struct Places<'s> {
+    base: &'s Stream,
+    side: &'s Stream,
+    /// The places of those that it has moved.
+    taken: BTreeSet<StreamId>,
+}
+
+impl<'s> Places<'s> {
+    fn new(base: &'s Stream, side: &'s Stream) -> Self {
+        Places { base, side, taken: BTreeSet::new() }
+    }
+
+    /// The id that an entry of the base has on the side, unless it is removed.
+    fn find(&mut self, entry: &Entry<'_>) -> Option<StreamId> {
+        if self.side.entries.get(entry.id)? == *entry {
+            return Some(entry.id);
+        }
+        // Its id is another one's now. All ids up to the one that it got were taken.
+        let up = run(self.side.entries.range(entry.id, StreamId::MAX), StreamId::next);
+        let down = run(self.side.entries.range_back(StreamId::ZERO, entry.id), StreamId::previous);
+        let is_it = |other: &Entry<'_>| {
+            let is_new = self.base.entries.get(other.id).as_ref() != Some(other);
+            is_new && !self.taken.contains(&other.id) && other.strings().eq(entry.strings())
+        };
+        let place = up.chain(down).find(is_it)?.id;
+        self.taken.insert(place);
+        Some(place)
+    }
+}
+
+/// The first of some entries, and those after it as long as each has the next id.
+fn run<'c>(
+    entries: impl Iterator<Item = Entry<'c>>,
+    next: impl Fn(StreamId) -> Option<StreamId>,
+) -> impl Iterator<Item = Entry<'c>> {
+    let mut wanted = None;
+    entries.take_while(move |entry| {
+        let is_next = wanted.is_none_or(|wanted| wanted == entry.id);
+        wanted = next(entry.id);
+        is_next
+    })
 }
 
 /// A group that one side has removed stays if the other one has changed it.

@@ -16,6 +16,7 @@ mod parts;
 mod reading;
 mod rebase;
 mod sites;
+mod streams;
 
 /// Whether `cargo xtask soak` runs these tests, with more of everything.
 #[expect(clippy::disallowed_methods, reason = "how long tests run")]

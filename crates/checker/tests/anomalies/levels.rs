@@ -1,7 +1,7 @@
 //! Every known anomaly against every level: what each must see, and what it must tolerate.
 
 use crate::anomalies::support::{
-    ALL_ELEMENTS, DELETE, GET, History, POP, increment, push, write, write_if_absent,
+    ALL_ELEMENTS, DELETE, ENTRIES, GET, History, POP, append, increment, push, write, write_if_absent,
 };
 use anabranch_checker::{Level, check, holds_by_claims, holds_by_definition, infer};
 
@@ -315,6 +315,21 @@ fn a_lost_and_a_repeated_operation_are_found_at_rest() {
         history.transaction(1, 0, 10).step("n", increment(1), None).at(1);
         history.transaction(2, 0, 10).step("n", increment(1), None).at(2);
         history.transaction(3, 20, 30).step("n", GET, Some(reply)).at(3).at_rest();
+        assert_eq!(check(&history.unclaimed(), Level::ExactlyOnce).ok, good, "{reply}");
+    }
+    // Two heads gave one id: the newer one's entry is behind it, where nothing is free between.
+    for (reply, good) in [
+        ("[[\"1-0\", [\"f\", \"a\"]], [\"1-1\", [\"f\", \"b\"]]]", true),
+        ("[[\"1-0\", [\"f\", \"b\"]], [\"1-1\", [\"f\", \"a\"]]]", true),
+        ("[[\"1-0\", [\"f\", \"a\"]], [\"1-2\", [\"f\", \"b\"]]]", false),
+        ("[[\"0-9\", [\"f\", \"a\"]], [\"1-0\", [\"f\", \"b\"]]]", false),
+        ("[[\"1-0\", [\"f\", \"a\"]]]", false),
+        ("[[\"1-0\", [\"f\", \"a\"]], [\"1-1\", [\"f\", \"b\"]], [\"1-2\", [\"f\", \"b\"]]]", false),
+    ] {
+        let mut history = History::default();
+        history.transaction(1, 0, 10).step("s", append("a"), Some("\"1-0\"")).at(1);
+        history.transaction(2, 0, 10).step("s", append("b"), Some("\"1-0\"")).at(2);
+        history.transaction(3, 20, 30).step("s", ENTRIES, Some(reply)).at(3).at_rest();
         assert_eq!(check(&history.unclaimed(), Level::ExactlyOnce).ok, good, "{reply}");
     }
     let empty = check(&History::default().0, Level::ExactlyOnce);

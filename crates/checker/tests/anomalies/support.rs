@@ -5,7 +5,8 @@ use anabranch_checker::{
     describe,
 };
 use datatypes::register::{Condition, Deadline, SetReply};
-use datatypes::{Effect, Items, Operation, key, list, register, set};
+use datatypes::stream::{NewId, StreamId};
+use datatypes::{Effect, Items, Operation, key, list, register, set, stream};
 
 /// A history under construction.
 #[derive(Default)]
@@ -37,6 +38,16 @@ pub fn push(value: &str) -> Operation<'_> {
     Operation::List(list::Operation::Push { end: list::End::Back, values, only_if_exists: false })
 }
 
+/// Adds to a stream.
+pub fn append(value: &str) -> Operation<'_> {
+    let items = Items::two(b"f", value.as_bytes());
+    Operation::Stream(stream::Operation::Add { id: NewId::Next, items, only_if_exists: false, trim: None })
+}
+
+pub const ENTRIES: Operation<'static> = {
+    let (from, to) = (StreamId::ZERO, StreamId::MAX);
+    Operation::Stream(stream::Operation::Range { from, to, count: None, reverse: false })
+};
 pub const ALL_ELEMENTS: Operation<'static> = Operation::List(list::Operation::Range { start: 0, stop: -1 });
 pub const POP: Operation<'static> =
     Operation::List(list::Operation::Pop { end: list::End::Back, count: None });
