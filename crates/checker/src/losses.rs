@@ -2,14 +2,17 @@
 //! was settled. Found here write by write, from who observed whom as it is claimed; what decides, says
 //! `docs/internals/merging.md`.
 
+mod deadlines;
+
 use crate::history::{ObservedPlace, Transaction};
 use crate::invocations::{Decoded, decode_all};
 use crate::list_elements::elements;
 use crate::report::{Check, Findings, Violation};
 use datatypes::merge::{LostPart, lasting_kind};
 use datatypes::{Effect, dict, key, list, register, scored_set};
+use deadlines::{adds, goes_with, is_replaced};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Incarnation, ProcessId, Timestamp, TransactionId, Wire};
+use types::{Incarnation, ProcessId, Reader, Timestamp, TransactionId, Wire};
 
 /// A loss as a region lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,9 +73,11 @@ pub fn check_losses(
     for (region, listed) in listed {
         let judged = listed.iter().filter(|loss| keys.contains_key(loss.key.as_slice()));
         // To whom a sibling was lost first is nothing that stays.
-        let told = |loss: &ListedLoss| match until_replaced {
-            true => ListedLoss { instead: Vec::new(), ..loss.clone() },
-            false => loss.clone(),
+        let told = |loss: &ListedLoss| ListedLoss {
+            instead: if until_replaced { Vec::new() } else { loss.instead.clone() },
+            // Additions are told in many words.
+            value: if part(&loss.name) == Some(LostPart::Deadline) { Vec::new() } else { loss.value.clone() },
+            ..loss.clone()
         };
         let found: BTreeSet<ListedLoss> = judged.map(told).collect();
         let told = |loss: &ListedLoss| {
@@ -107,15 +112,27 @@ fn lost(key: &[u8], effects_in_place: &[PlacedEffect<'_>], until_replaced: bool)
     let elements = elements(&effects, &|later, earlier| saw(effects_in_place, later, earlier));
     let mut found = Vec::new();
     for (place, placed) in effects_in_place.iter().enumerate() {
+        let mut is_lost = false;
         for part in parts(placed.effect) {
             let name = name(placed, &part);
             let judged = Judged { effects_in_place, elements: &elements, place, part: &part };
             let instead = if until_replaced { judged.sibling_of() } else { judged.lost_to() };
             let Some(instead) = instead else { continue };
+            is_lost = true;
             let value = said(placed.effect, &part).unwrap_or_else(|| told(placed.effect));
             if !settled.contains(name.as_slice()) && found.iter().all(|loss: &ListedLoss| loss.name != name) {
                 found.push(ListedLoss { key: key.to_vec(), name, value, instead });
             }
+        }
+        let name = name(placed, &LostPart::Deadline);
+        if adds(placed.effect)
+            && !is_lost
+            && !settled.contains(name.as_slice())
+            && !(until_replaced && is_replaced(effects_in_place, place))
+            && let Some(instead) = goes_with(effects_in_place, place)
+        {
+            let instead = if until_replaced { Vec::new() } else { instead };
+            found.push(ListedLoss { key: key.to_vec(), name, value: Vec::new(), instead });
         }
     }
     found
@@ -400,4 +417,11 @@ fn name(placed: &PlacedEffect<'_>, part: &LostPart) -> Vec<u8> {
     (Timestamp(placed.commit.at), transaction).encode(&mut name);
     part.encode(&mut name);
     name
+}
+
+/// Which part of a key a loss with this name is of.
+fn part(name: &[u8]) -> Option<LostPart> {
+    let mut input = Reader::new(name);
+    <(Timestamp, TransactionId)>::decode(&mut input).ok()?;
+    LostPart::decode(&mut input).ok()
 }

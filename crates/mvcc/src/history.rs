@@ -17,8 +17,8 @@ use crate::losses::LostWrite;
 use crate::store::Stamp;
 use crate::{CompactKey, Mutant, Mutants};
 use datatypes::merge::{
-    Performed, Trace, is_whole_write, lasting_kind, may_be_hidden, may_hide_later, perform_plainly,
-    replaces_element,
+    Performed, Trace, is_whole_write, lasting_kind, may_be_hidden, may_go, may_hide_later, perform_plainly,
+    replaces_element, says_deadline,
 };
 use datatypes::{Cell, Effect, Kind, Patch, apply, exchange, key};
 use out_of_order::{InOrder, OutOfOrderBuffer};
@@ -79,6 +79,9 @@ struct Entry<S> {
     /// See [`may_be_hidden`] and [`may_hide_later`].
     hidden: bool,
     hides: bool,
+    /// See [`may_go`] and [`says_deadline`].
+    goes: bool,
+    dates: bool,
     /// Exchanged with the state after the effect, it gives the state before; and back.
     patch: Patch,
     /// What it did to a list, where later effects may not have observed it.
@@ -88,9 +91,9 @@ struct Entry<S> {
 impl<S> Entry<S> {
     /// An effect that is not applied yet.
     fn new(stamp: S, coded: &Coded<'_>) -> Self {
-        let Coded { bytes, kind, whole, hidden, hides, .. } = *coded;
+        let Coded { bytes, kind, whole, hidden, hides, goes, dates, .. } = *coded;
         let effect = CompactKey::new(bytes);
-        Entry { stamp, effect, kind, whole, hidden, hides, patch: Patch::Nothing, trace: None }
+        Entry { stamp, effect, kind, whole, hidden, hides, goes, dates, patch: Patch::Nothing, trace: None }
     }
 
     fn effect(&self) -> Option<Effect<'_>> {
@@ -116,6 +119,9 @@ pub(crate) struct Coded<'e> {
     hidden: bool,
     hides: bool,
     replaces: bool,
+    /// See [`may_go`] and [`says_deadline`].
+    goes: bool,
+    dates: bool,
 }
 
 impl<'e> Coded<'e> {
@@ -127,6 +133,8 @@ impl<'e> Coded<'e> {
             hidden: may_be_hidden(effect),
             hides: may_hide_later(effect),
             replaces: replaces_element(effect),
+            goes: may_go(effect),
+            dates: says_deadline(effect),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::anomalies::support::History;
 use anabranch_checker::{Bytes, Key, ListedLoss, Violation, check_losses};
 use datatypes::merge::LostPart;
 use datatypes::register::Deadline;
-use datatypes::{Effect, Items, list, register};
+use datatypes::{Effect, Items, key, list, register, set};
 use std::collections::BTreeMap;
 use types::{Incarnation, ProcessId, Timestamp, TransactionId, Wire};
 
@@ -27,7 +27,7 @@ fn replace(index: u64, value: &str) -> Effect<'_> {
 
 const POP: Effect<'static> = Effect::List(list::Effect::Pop { end: list::End::Front, count: 1 });
 
-fn set(value: &str) -> Effect<'_> {
+fn set_to(value: &str) -> Effect<'_> {
     Effect::Register(register::Effect::Set { value: value.as_bytes(), deadline: Deadline::Clear })
 }
 
@@ -87,12 +87,35 @@ fn an_element_that_another_region_removes_whichever_is_earlier() {
 fn an_increment_beside_a_word_whichever_is_earlier() {
     for (first, second) in [(10, 12), (12, 10)] {
         let mut history = History::default();
-        writes(&mut history, 0, 1, 0, &set("7"));
+        writes(&mut history, 0, 1, 0, &set_to("7"));
         writes(&mut history, 0, first, 0, &Effect::Register(register::Effect::Add { by: 5 }));
-        writes(&mut history, 1, second, 5, &set("8"));
+        writes(&mut history, 1, second, 5, &set_to("8"));
         assert_lost(&history, &[]);
         history.0.pop();
-        writes(&mut history, 1, second, 5, &set("word"));
+        writes(&mut history, 1, second, 5, &set_to("word"));
         assert_lost(&history, &[loss(2, first, &LostPart::Contents, "INCRBY 5", "word")]);
+    }
+}
+
+#[test]
+fn an_addition_that_goes_with_an_unseen_deadline_whichever_is_earlier() {
+    let add = |member: &'static [u8]| Effect::Set(set::Effect::Add { members: Items::one(member) });
+    let expire = |at| Effect::Key(key::Effect::SetDeadline(at));
+    for (first, second) in [(10, 12), (12, 10)] {
+        let mut history = History::default();
+        writes(&mut history, 0, 1, 0, &add(b"a"));
+        writes(&mut history, 0, first, 0, &add(b"b"));
+        writes(&mut history, 1, second, 5, &expire(9000));
+        let lost = loss(2, first, &LostPart::Deadline, "SADD b", "PEXPIREAT 9000");
+        assert_lost(&history, &[lost]);
+        // Who had seen the addition says for how long it stays.
+        writes(&mut history, 0, 14, 0, &expire(8000));
+        assert_lost(&history, &[]);
+        // Who adds to what is to go anyway knows that it goes.
+        let mut history = History::default();
+        writes(&mut history, 0, 1, 0, &expire(8000));
+        writes(&mut history, 0, first, 0, &add(b"b"));
+        writes(&mut history, 1, second, 0, &expire(9000));
+        assert_lost(&history, &[]);
     }
 }

@@ -4,7 +4,7 @@
 //! group that did not observe a write, the last one is enough: who observed it observed those before it.
 
 use super::elements::each_element;
-use super::items::{Item, is_no_number, kind_of, spoils};
+use super::items::{Item, dated, ends_deadline, is_no_number, items, kind_of, spoils};
 use super::listed::Listed;
 use super::lost::{All, Around, Base};
 use super::touched::Touched;
@@ -36,6 +36,11 @@ pub struct Contest<'e, O> {
     /// Where a register is edited so that nothing can be added to it then; and where it is written.
     appends: Listed,
     words: Listed,
+    /// Where somebody says when the key is to go; and where no deadline that was observed counts any more.
+    dates: Listed,
+    ends: Listed,
+    /// Some of those say that it is to go at all.
+    goes: bool,
     /// Of the group of each effect, how many stand before it.
     numbers: Vec<(usize, usize)>,
     /// Who replaces or removes the same element of a list.
@@ -60,6 +65,9 @@ impl<'e, O: Origin> Contest<'e, O> {
             resets: Listed::default(),
             appends: Listed::default(),
             words: Listed::default(),
+            dates: Listed::default(),
+            ends: Listed::default(),
+            goes: false,
             numbers: Vec::new(),
             touched,
             mixed: false,
@@ -93,6 +101,13 @@ impl<'e, O: Origin> Contest<'e, O> {
             if is_reset(effect) {
                 self.resets.push(by, place);
             }
+            if let Some(at) = dated(effect) {
+                self.goes |= at != 0;
+                self.dates.push(by, place);
+            }
+            if ends_deadline(effect) {
+                self.ends.push(by, place);
+            }
             match effect {
                 Effect::Register(edit) if edit.is_edit() && spoils(effect) => self.appends.push(by, place),
                 Effect::Dict(dict::Effect::Put { pairs, .. }) => {
@@ -121,6 +136,9 @@ impl<'e, O: Origin> Contest<'e, O> {
         let groups: Vec<&[usize]> = self.groups.iter().map(|group| &*group.places).collect();
         if !self.words.is_empty() || !self.appends.is_empty() || !self.spoiled.is_empty() {
             self.resets.relate(&self.origins, &groups);
+        }
+        if self.goes {
+            self.ends.relate(&self.origins, &groups);
         }
         for field in self.spoiled.keys() {
             if let Some(places) = self.elements.get_mut(field) {
@@ -189,9 +207,11 @@ impl<'e, O: Origin> Contest<'e, O> {
     /// Where an element is written or removed.
     fn named(&self, item: Item<'_>) -> Option<&Listed> {
         match item {
-            Item::Field(element) | Item::Score(element) | Item::FieldSum(element) => {
-                self.elements.get(element)
-            }
+            Item::Field(element)
+            | Item::Score(element)
+            | Item::Member(element)
+            | Item::FieldSum(element)
+            | Item::ScoreSum(element) => self.elements.get(element),
             _ => None,
         }
     }
@@ -233,6 +253,7 @@ impl<O: Origin> Around for Contest<'_, O> {
             Item::Value | Item::Field(_) | Item::Score(_) | Item::Element(_) => true,
             Item::Sum => !self.words.is_empty() || !self.appends.is_empty(),
             Item::FieldSum(field) => self.spoiled.contains_key(field),
+            Item::Lasting => self.goes,
             // What is added is only lost to another type.
             Item::Member(_) | Item::ScoreSum(_) | Item::Added => false,
         }
@@ -241,11 +262,14 @@ impl<O: Origin> Around for Contest<'_, O> {
     fn later(&self, base: &Base<'_, '_>, item: Item<'_>) -> Box<dyn Iterator<Item = usize> + '_> {
         let after = |places: &'_ [usize]| places.partition_point(|place| *place <= base.of);
         let a = &self.resets.all;
-        let b = match item {
-            Item::Element(_) => self.touched.with(base.of),
-            item => self.named(item).map_or(&[][..], |named| &named.all),
+        let own = items(&base.effects[base.of]);
+        let b = match (item, own.as_slice()) {
+            (Item::Element(_), _) => self.touched.with(base.of),
+            (Item::Lasting, [only]) => self.named(*only).map_or(&[][..], |named| &named.all),
+            (item, _) => self.named(item).map_or(&[][..], |named| &named.all),
         };
-        let places = Merged { a: &a[after(a)..], b: &b[after(b)..] };
+        let c: &[usize] = if item == Item::Lasting { &self.dates.all } else { &[] };
+        let places = Merged([&a[after(a)..], &b[after(b)..], &c[after(c)..]]);
         Box::new(places.inspect(|_| self.steps.set(self.steps.get() + 1)))
     }
 
@@ -260,6 +284,7 @@ impl<O: Origin> Around for Contest<'_, O> {
                 None => Vec::new(),
             },
             Item::Element(_) => self.touched.removers(base.of).to_vec(),
+            Item::Lasting => self.last_before(&self.dates, base.of, None),
             _ => Vec::new(),
         };
         for word in covered {
@@ -281,6 +306,10 @@ impl<O: Origin> Around for Contest<'_, O> {
                     self.named(item).map_or_else(Vec::new, |named| self.last_before(named, base.of, by));
                 [self.last_before(&self.resets, base.of, by), named].concat()
             }
+            Item::Lasting => {
+                let ends = self.last_before(&self.ends, base.of, by);
+                [ends, self.last_before(&self.dates, base.of, by)].concat()
+            }
             Item::Element(_) => {
                 let mut removers = self.touched.removers(base.of).to_vec();
                 removers.retain(|place| *place < base.of && by.is_none_or(|by| (base.sees)(by, *place)));
@@ -293,36 +322,28 @@ impl<O: Origin> Around for Contest<'_, O> {
             return found;
         }
         // Somebody who saw one and changed it need not be the last of his group.
+        let resets = if item == Item::Lasting { &self.ends } else { &self.resets };
         found.retain(|place| {
             let dead = |changes: &Listed| self.is_seen_by(*place, changes, base.of, by);
-            !dead(&self.resets) && !self.named(item).is_some_and(dead)
+            !dead(resets) && !self.named(item).is_some_and(dead)
         });
         found.sort_unstable();
         found
     }
 }
 
-/// Two ascending lists of places as one.
-struct Merged<'a> {
-    a: &'a [usize],
-    b: &'a [usize],
-}
+/// Ascending lists of places as one.
+struct Merged<'a>([&'a [usize]; 3]);
 
 impl Iterator for Merged<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        if self.a.first() == self.b.first() {
-            // What removes everything removes each element.
-            self.b = self.b.get(1..).unwrap_or_default();
+        let first = self.0.iter().filter_map(|list| list.first()).min().copied()?;
+        // What removes everything removes each element.
+        for list in self.0.iter_mut().filter(|list| list.first() == Some(&first)) {
+            *list = &list[1..];
         }
-        let from_a = match (self.a.first(), self.b.first()) {
-            (Some(a), Some(b)) => a <= b,
-            (a, _) => a.is_some(),
-        };
-        let list = if from_a { &mut self.a } else { &mut self.b };
-        let (first, rest) = list.split_first()?;
-        *list = rest;
-        Some(*first)
+        Some(first)
     }
 }

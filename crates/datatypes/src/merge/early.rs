@@ -1,5 +1,7 @@
 //! Which writes an earlier effect may hide, that they did not observe: they are few, and what they need is kept for them.
 
+use super::items::dated;
+use super::{is_reset, lasting_kind};
 use crate::{Effect, dict, key, list, register, scored_set};
 
 /// True for an effect that an earlier one may have put out of sight (see [`lost`](super::lost())): somebody who wants to know
@@ -32,4 +34,14 @@ pub fn may_hide_later(effect: &Effect<'_>) -> bool {
 /// True for an effect that gives an element of a list another value. Which one that is, only what it did to the list tells.
 pub fn replaces_element(effect: &Effect<'_>) -> bool {
     matches!(effect, Effect::List(list::Effect::Put { .. }))
+}
+
+/// True for an effect that goes with a deadline which an earlier one, that it did not observe, says.
+pub fn may_go(effect: &Effect<'_>) -> bool {
+    lasting_kind(effect).is_some() && !is_reset(effect)
+}
+
+/// True for an effect that says when the key is to go.
+pub fn says_deadline(effect: &Effect<'_>) -> bool {
+    dated(effect).is_some()
 }

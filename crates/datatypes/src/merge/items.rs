@@ -3,9 +3,10 @@
 use super::typed::{resets_element, restored, restored_field};
 use super::{LostPart, is_reset, lasting_kind};
 use crate::register::{Register, parse_integer};
-use crate::{Effect, Kind, Value, dict, key, list, register, scored_set, set};
+use crate::{Cell, Effect, Kind, Value, dict, key, list, register, scored_set, set};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use types::Reader;
 
 /// Something that a write says, and that other effects may contradict.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub(super) enum Item<'e> {
     Element(u64),
     /// Anything else that is added.
     Added,
+    /// That what is added stays, unless it is removed.
+    Lasting,
 }
 
 impl Item<'_> {
@@ -34,6 +37,7 @@ impl Item<'_> {
             Item::Score(member) | Item::ScoreSum(member) => LostPart::Score { member: member.to_vec() },
             Item::Element(index) => LostPart::Element { index },
             Item::Member(_) | Item::Sum | Item::Added => LostPart::Contents,
+            Item::Lasting => LostPart::Deadline,
         }
     }
 }
@@ -63,6 +67,30 @@ pub(super) fn items<'a>(effect: &'a Effect<'_>) -> Vec<Item<'a>> {
     }
 }
 
+/// True for an effect after which no deadline that it observed counts, whether it says one or not.
+pub(super) fn ends_deadline(effect: &Effect<'_>) -> bool {
+    let keeps = || {
+        matches!(effect, Effect::Register(register::Effect::Set { deadline: register::Deadline::Keep, .. }))
+    };
+    is_reset(effect) && !keeps()
+}
+
+/// When the key is to go, if an effect says that, in milliseconds since 1970; 0 for never.
+pub(super) fn dated(effect: &Effect<'_>) -> Option<u64> {
+    match effect {
+        Effect::Key(key::Effect::SetDeadline(at)) => Some(*at),
+        Effect::Register(register::Effect::Set { deadline, .. }) => match deadline {
+            register::Deadline::Clear => Some(0),
+            register::Deadline::Keep => None,
+            register::Deadline::At { millis } => Some(*millis),
+        },
+        Effect::Key(key::Effect::Restore(bytes)) => {
+            Cell::decode(&mut Reader::new(bytes)).ok().map(|cell| cell.expires_at)
+        }
+        _ => None,
+    }
+}
+
 /// The type of the key that an effect is meant for.
 pub(super) fn kind_of(effect: &Effect<'_>) -> Option<Kind> {
     lasting_kind(effect).or_else(|| effect.kind())
@@ -80,6 +108,12 @@ pub(super) fn kills(killer: &Effect<'_>, effect: &Effect<'_>, item: Item<'_>) ->
         | Item::Member(element)
         | Item::FieldSum(element)
         | Item::ScoreSum(element) => killer.kind() == other && resets_element(killer, element),
+        // Whoever says a deadline over what he observed, or removes all of that, means it.
+        Item::Lasting => {
+            let own = items(effect);
+            let removes = || matches!(own.as_slice(), [only] if kills(killer, effect, *only));
+            dated(killer).is_some() || removes()
+        }
         Item::Value | Item::Sum | Item::Element(_) | Item::Added => false,
     }
 }

@@ -28,7 +28,9 @@
 //! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Any
 //! other edit of a register counts as one that leaves no number. Where types meet, an element whose list was taken out of sight by another type and came forth again is another one.
 
-use super::items::{Item, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils};
+use super::items::{
+    Item, dated, ends_deadline, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils,
+};
 use super::render::said;
 use super::touched::Touched;
 use super::typed::{resets_element, restored};
@@ -61,6 +63,8 @@ pub enum LostPart {
     },
     /// The whole value, which is no register (RENAME, COPY): what is told of it are words.
     Whole,
+    /// That it stays: it goes with the key at a deadline that its writer had not observed.
+    Deadline,
 }
 wire_enum!(LostPart {
     0 => Value,
@@ -69,6 +73,7 @@ wire_enum!(LostPart {
     3 => Contents,
     4 => Element { index },
     5 => Whole,
+    6 => Deadline,
 });
 
 /// A part of a write that is lost.
@@ -139,7 +144,7 @@ impl Around for All {
     fn earlier_seen(&self, base: &Base<'_, '_>, item: Item<'_>, by: Option<usize>) -> Vec<usize> {
         let from = match item {
             // What it observed may be there again, whoever hid it.
-            Item::Sum | Item::FieldSum(_) => 0,
+            Item::Sum | Item::FieldSum(_) | Item::Lasting => 0,
             item => self.earlier_rivals(base, item, &[]).first().copied().unwrap_or(base.of),
         };
         (from..base.of).filter(|place| by.is_none_or(|by| (base.sees)(by, *place))).collect()
@@ -184,6 +189,14 @@ impl Base<'_, '_> {
                 // With all that is in it.
                 break;
             }
+        }
+        let adds = lasting_kind(effect).is_some() && !is_reset(effect);
+        if adds && losses.is_empty() && around.may_be_hidden(Item::Lasting) {
+            let hider = self.hider_of(Item::Lasting, around);
+            losses.extend(hider.map(|to| {
+                let (value, instead) = (said(effect, Item::Lasting), said(&self.effects[to], Item::Lasting));
+                Loss { part: LostPart::Deadline, to, value, instead }
+            }));
         }
         losses
     }
@@ -259,9 +272,13 @@ impl Base<'_, '_> {
         unseen
     }
 
-    /// The words that an increment observed and that were out of sight then.
+    /// The words that an increment observed and that were out of sight then; the deadline that an addition observed.
     fn covered(&self, item: Item<'_>, around: &impl Around) -> Vec<usize> {
         let part = match item {
+            Item::Lasting => {
+                let view = around.earlier_seen(self, item, Some(self.of));
+                return self.last_date(&view).into_iter().collect();
+            }
             Item::Sum => Item::Value,
             Item::FieldSum(field) => Item::Field(field),
             _ => return Vec::new(),
@@ -287,7 +304,7 @@ impl Base<'_, '_> {
     /// True if an effect replaces or removes what is there, without having observed one of these that it would bring forth.
     pub(super) fn uncovers(&self, place: usize, item: Item<'_>, covered: &[usize]) -> bool {
         let effect = &self.effects[place];
-        let resets = is_reset(effect)
+        let resets = (is_reset(effect) && item != Item::Lasting)
             || matches!(item, Item::FieldSum(field) if effect.kind() == Some(Kind::Dict) && resets_element(effect, field));
         // What is written to a field is there instead of a whole value's, also where that is placed later.
         let may_come = |word: usize| match word < place {
@@ -308,6 +325,7 @@ impl Base<'_, '_> {
                 lasting_kind(effect).is_some_and(|kind| kind != Kind::List)
                     || (!replaces_element(effect) && self.touched.touches(place, self.of))
             }
+            Item::Lasting => dated(effect).is_some(),
             Item::Value | Item::Member(_) | Item::ScoreSum(_) | Item::Added => false,
         }
     }
@@ -316,6 +334,9 @@ impl Base<'_, '_> {
     /// just that.
     fn hider(&self, view: &[usize], item: Item<'_>, covered: &[usize]) -> Option<usize> {
         let effect = &self.effects[self.of];
+        if item == Item::Lasting {
+            return self.dater(view, covered);
+        }
         let kind = |place: &usize| lasting_kind(&self.effects[*place]);
         let says_kind = |place: &&usize| kind(place).is_some() && self.is_alive(view, **place);
         let types = view.iter().rev().find(|place| self.mixed && says_kind(place));
@@ -340,8 +361,27 @@ impl Base<'_, '_> {
                 (is_no_number(&value) && counts).then_some(last)
             }
             Item::Element(_) => self.element_hider(view),
-            Item::Member(_) | Item::ScoreSum(_) | Item::Added => None,
+            Item::Member(_) | Item::ScoreSum(_) | Item::Added | Item::Lasting => None,
         }
+    }
+
+    /// The last deadline of the key that nobody in the view replaced.
+    fn last_date(&self, view: &[usize]) -> Option<usize> {
+        let is_over = |place: usize| {
+            let ends = |later: usize| later > place && ends_deadline(&self.effects[later]);
+            view.iter().any(|later| ends(*later) && (self.sees)(*later, place))
+        };
+        let says = |place: &&usize| dated(&self.effects[**place]).is_some() && !is_over(**place);
+        let last = *view.iter().rev().find(says)?;
+        (dated(&self.effects[last]) != Some(0)).then_some(last)
+    }
+
+    /// The deadline with which the addition goes, if its writer did not observe it: nor another one, `known`, of which who said
+    /// that deadline had not observed it either.
+    fn dater(&self, view: &[usize], known: &[usize]) -> Option<usize> {
+        let last = self.last_date(view).filter(|last| self.is_concurrent(*last))?;
+        let observed = |known: &usize| *known < last && (self.sees)(last, *known);
+        known.iter().all(observed).then_some(last)
     }
 
     /// The last whole value that was put, if nobody in the view said something else of a part of it.

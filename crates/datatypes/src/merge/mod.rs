@@ -30,7 +30,7 @@ mod touched;
 mod typed;
 
 pub use contest::Contest;
-pub use early::{may_be_hidden, may_hide_later, replaces_element};
+pub use early::{may_be_hidden, may_go, may_hide_later, replaces_element, says_deadline};
 pub use line::{Step, Trace};
 pub use lost::{Loss, LostPart, lost};
 pub use replay::{Origin, Replay};

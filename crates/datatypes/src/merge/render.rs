@@ -1,6 +1,6 @@
 //! Renders effects as text, for the operator who reads the list of lost updates.
 
-use super::items::{Item, Said, says};
+use super::items::{Item, Said, dated, says};
 use super::lasting_kind;
 use super::typed::{restored, restored_field, restored_score};
 use crate::{Cell, Effect, Kind, Value, dict, key, list, register, scored_set, set};
@@ -15,6 +15,9 @@ pub(super) fn said(effect: &Effect<'_>, item: Item<'_>) -> Vec<u8> {
     };
     if let Some(said) = restored(effect).as_ref().and_then(of_whole) {
         return said;
+    }
+    if let (Item::Lasting, Some(at)) = (item, dated(effect)) {
+        return format!("PEXPIREAT {at}").into_bytes();
     }
     let item = match (item, effect) {
         // What is there instead of a sum is what was written.

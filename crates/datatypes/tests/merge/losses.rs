@@ -17,7 +17,7 @@ fn losses(history: &History) -> Vec<String> {
     for place in 0..effects.len() {
         for loss in lost(&effects, &traces, &sees, place) {
             let part = match &loss.part {
-                LostPart::Value | LostPart::Whole | LostPart::Contents => String::new(),
+                LostPart::Value | LostPart::Whole | LostPart::Contents | LostPart::Deadline => String::new(),
                 LostPart::Field { field } => format!("{}: ", text(field)),
                 LostPart::Score { member } => format!("{}: ", text(member)),
                 LostPart::Element { index } => format!("{index}: "),
@@ -40,6 +40,17 @@ const TABLE: &str = "
     SET o; APPEND a; SET b => none
     SET 10; MOVEHERE; SET b => moved to b; b to moved
     SET o; EXPIREAT 5000; SET b => none
+    SET o; EXPIREAT 5000; APPEND a => APPEND a to PEXPIREAT 5000
+    SADD a; EXPIREAT 5000; SADD b => SADD b to PEXPIREAT 5000
+    SADD a; EXPIREAT 5000, DEL; SADD b => none
+    SADD a; EXPIREAT 5000, EXPIREAT 0; SADD b => none
+    SADD a; EXPIREAT 5000; SADD b, EXPIREAT 6000 => none
+    SADD a; EXPIREAT 5000; SADD b, SREM b => none
+    SADD a; SADD b; EXPIREAT 5000 => SADD b to PEXPIREAT 5000
+    SADD a; EXPIREAT 6000, SADD b; EXPIREAT 5000 => none
+    SADD a; EXPIREAT 0, SADD b; EXPIREAT 5000 => SADD b to PEXPIREAT 5000
+    SADD a; SADD b; EXPIREAT 5000, DEL => none
+    SADD a; SADD b; EXPIREAT 5000, EXPIREAT 0 => none
     HSET f 1; HSET f 2; HSET f 3 => f: 2 to 3; f: 3 to 2
     HSET f 1; HSET f 2 g 5; HSET f 3 => f: 2 to 3; f: 3 to 2
     HSET f 1; HSET f 2; HDEL f => none

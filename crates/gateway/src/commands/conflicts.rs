@@ -131,6 +131,7 @@ fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
         LostPart::Field { field } => ("field", Some(field.into())),
         LostPart::Score { member } => ("score", Some(member.into())),
         LostPart::Contents => ("contents", None),
+        LostPart::Deadline => ("deadline", None),
         LostPart::Element { index } => ("element", Some(index.to_string().into_bytes().into())),
     };
     sink.map(6);

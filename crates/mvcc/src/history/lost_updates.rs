@@ -100,22 +100,37 @@ impl<S: Stamp> History<S> {
 
     /// The first place, at most `needed`, from which on effects are needed to tell what later ones have lost: of these some
     /// may be hidden by an earlier one that they did not observe, or by one that such an earlier one did not observe and brought
-    /// forth.
+    /// forth; and some may go with a deadline that they did not observe, unless they observed another one, which who said that
+    /// deadline did not.
     pub(super) fn needed_by_hidden(&self, needed: usize) -> usize {
         let Some(dependencies) = self.dependencies.filter(|_| self.contested) else { return needed };
+        let hidden = self.needed_by_some(needed, dependencies, |entry| entry.hidden, |entry| entry.hides);
+        hidden.min(self.needed_by_some(needed, dependencies, |entry| entry.goes, |entry| entry.dates))
+    }
+
+    /// The first place, at most `needed`, of an effect that hides others and that was not observed by a later one that may be
+    /// hidden, nor by one that hides that.
+    fn needed_by_some(
+        &self,
+        needed: usize,
+        dependencies: DependencyVectorOf<S>,
+        is_hidden: fn(&Entry<S>) -> bool,
+        hides: fn(&Entry<S>) -> bool,
+    ) -> usize {
         let mut least: Vec<(u16, S)> = Vec::new();
-        for entry in self.all().skip(needed).filter(|entry| entry.hidden) {
+        for entry in self.all().skip(needed).filter(|entry| is_hidden(entry)) {
             note_least(&mut least, dependencies(&entry.stamp));
         }
         if least.is_empty() {
             return needed;
         }
         let mut wider = least.clone();
-        let hiders = self.all().filter(|entry| entry.hides && is_unseen_by_some(&least, dependencies, entry));
+        let hiders =
+            self.all().filter(|entry| hides(entry) && is_unseen_by_some(&least, dependencies, entry));
         hiders.for_each(|entry| note_least(&mut wider, dependencies(&entry.stamp)));
         let mut earlier = self.entries.range(..needed);
         earlier
-            .position(|entry| entry.hides && is_unseen_by_some(&wider, dependencies, entry))
+            .position(|entry| hides(entry) && is_unseen_by_some(&wider, dependencies, entry))
             .unwrap_or(needed)
     }
 

@@ -6,6 +6,7 @@ use crate::CompactKey;
 use crate::history::{DependencyVectorOf, Folded, History};
 use crate::losses::{LossOptions, Losses, LostWrite};
 use datatypes::{Effect, key};
+use std::collections::BTreeSet;
 use types::KeyHash;
 
 /// Which bits of a key's hash tell nothing of its place among those whose losses are told.
@@ -110,7 +111,12 @@ impl<S: Stamp> Store<S> {
     ) -> Vec<LostWrite<S>> {
         let settled = history.settled(history.len());
         let (mut found, _) = history.losses(key, history.len(), visible);
-        found.retain(|loss| !losses.contains(loss) && !settled.contains(&losses.name(loss)));
+        // Several effects of one transaction may have lost the same part.
+        let mut names = BTreeSet::new();
+        found.retain(|loss| {
+            let name = losses.name(loss);
+            !losses.contains(loss) && !settled.contains(&name) && names.insert(name)
+        });
         if losses.last_until_replaced() && !found.is_empty() {
             let resets = history.resets(history.len(), visible);
             let is_replaced = replaces(&resets, self.dependencies);

@@ -4,7 +4,7 @@
 use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, passing, performed};
 use crate::mvcc::{LossOptions, LostWrite, Store};
 use datatypes::merge::{LostPart, Trace, lost};
-use datatypes::{Context, Effect, Items, Operation, dict, key, list, prepare, register};
+use datatypes::{Context, Effect, Items, Operation, dict, key, list, prepare, register, set};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
@@ -184,9 +184,101 @@ fn of_field(number: &[u8], random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+/// Deadlines that somebody sets beside additions, withdraws, or ends with the value.
+fn replicas_list_the_same_additions_that_go(operations: fn(&[u8], &mut Rng) -> Vec<u8>) {
+    let goes =
+        |done: &[Done]| wanted(done).iter().filter(|(_, part, ..)| *part == LostPart::Deadline).count();
+    let (mut most, mut some) = (0, 0);
+    lists_alike(0..1500, |random| {
+        let done = history_of(random, operations);
+        most = goes(&done).max(most);
+        some += usize::from(goes(&done) > 0);
+        done
+    });
+    assert!(some > 400 && most > 3, "only {some} histories, and at most {most} of one");
+}
+
+#[test]
+fn replicas_list_the_same_members_that_go_with_a_deadline() {
+    replicas_list_the_same_additions_that_go(of_dated_set);
+}
+
+#[test]
+fn replicas_list_the_same_edits_that_go_with_a_deadline() {
+    replicas_list_the_same_additions_that_go(of_dated_register);
+}
+
+#[test]
+fn replicas_list_the_same_fields_that_go_with_a_deadline() {
+    replicas_list_the_same_additions_that_go(of_dated_hash);
+}
+
+fn encoded_one_of(choice: Result<Operation<'_>, u32>, random: &mut Rng) -> Vec<u8> {
+    let at_millis = random.u64(7..10) * 1000;
+    let operation = choice.unwrap_or_else(|other| {
+        Operation::Key(match other {
+            0 => key::Operation::Delete,
+            1 => key::Operation::Persist,
+            _ => key::Operation::ExpireAt { at_millis, condition: Default::default() },
+        })
+    });
+    let mut bytes = Vec::new();
+    operation.encode(&mut bytes);
+    bytes
+}
+
+fn of_dated_set(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let member: &[u8] = if random.bool() { b"m" } else { number };
+    let members = Items::one(member);
+    let choice = match random.u32(..11) {
+        0..5 => Ok(Operation::Set(set::Operation::Add { members })),
+        5 => Ok(Operation::Set(set::Operation::Remove { members: Items::one(b"m") })),
+        6 => Err(0),
+        7 => Err(1),
+        _ => Err(2),
+    };
+    encoded_one_of(choice, random)
+}
+
+fn of_dated_register(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    use register::Deadline;
+    let deadlines = [Deadline::Clear, Deadline::Keep, Deadline::At { millis: 8500 }];
+    let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
+    let deadline = deadlines[random.usize(..3)];
+    let choice = match random.u32(..12) {
+        0..3 => Ok(Operation::Register(register::Operation::Increment { by: 3 })),
+        3..5 => Ok(Operation::Register(register::Operation::Append { value: number })),
+        5..7 => {
+            Ok(Operation::Register(register::Operation::Set { value: number, deadline, condition, reply }))
+        }
+        7 => Err(0),
+        8 => Err(1),
+        _ => Err(2),
+    };
+    encoded_one_of(choice, random)
+}
+
+fn of_dated_hash(number: &[u8], random: &mut Rng) -> Vec<u8> {
+    let fields: [&[u8]; 2] = [b"f", b"g"];
+    let field = fields[random.usize(..2)];
+    let choice = match random.u32(..12) {
+        0..2 => {
+            let pairs = Items::two(field, number);
+            Ok(Operation::Dict(dict::Operation::Put { pairs, reply: dict::PutReply::Added }))
+        }
+        2..5 => Ok(Operation::Dict(dict::Operation::Increment { field, by: 1 })),
+        5 => Ok(Operation::Dict(dict::Operation::Delete { fields: Items::one(field) })),
+        6 => Ok(Operation::Set(set::Operation::Add { members: Items::one(number) })),
+        7 => Err(0),
+        8 => Err(1),
+        _ => Err(2),
+    };
+    encoded_one_of(choice, random)
+}
+
 /// Replicas to which the effects of these histories arrive in any order, and that forget and are written down now and then, list the
 /// same. How many histories lose something.
-fn lists_alike(seeds: std::ops::Range<u64>, history: impl Fn(&mut Rng) -> Vec<Done>) -> usize {
+fn lists_alike(seeds: std::ops::Range<u64>, mut history: impl FnMut(&mut Rng) -> Vec<Done>) -> usize {
     let mut some = 0;
     for seed in seeds {
         let (mut random, mut packs) = (Rng::with_seed(seed), Rng::with_seed(seed));
@@ -543,7 +635,7 @@ fn what_an_earlier_effect_hides_is_listed_in_all_replicas() {
 /// A key that two groups write without an end, each a few effects behind the other: little of it is kept.
 #[test]
 fn a_busy_key_keeps_what_its_groups_have_not_observed() {
-    for operations in [mostly_elements, mostly_increments] {
+    for operations in [mostly_elements, mostly_increments, of_dated_set] {
         let mut random = Rng::with_seed(3);
         let mut store = empty();
         let hash = store.hash(KEY);
