@@ -132,6 +132,18 @@ pub(crate) fn stream(seed: u64, purpose: &str, index: u64) -> Rng {
 impl Script {
     /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
+        Script::draw_for(None, protocol, deployment, seed, with)
+    }
+
+    /// The same with so many microseconds of traffic, unless it lasts for minutes.
+    pub(crate) fn draw_for<D: Deployment>(
+        usual: Option<u64>,
+        protocol: &str,
+        deployment: &D,
+        seed: u64,
+        with: &[Feature],
+    ) -> Self {
+        let usual = usual.unwrap_or(TRAFFIC);
         let off = deployment.off().iter().filter(|feature| !with.contains(feature));
         let mut lacks = deployment.lacks();
         lacks.extend((!deployment.lists_losses()).then_some(Feature::Resolutions));
@@ -156,7 +168,7 @@ impl Script {
         }
         let traffic = match swarm.has(Feature::LongOutages) {
             true => LONG_TRAFFIC,
-            false => TRAFFIC,
+            false => usual,
         };
         if traffic > TRAFFIC {
             swarm.slow_down();
@@ -184,7 +196,7 @@ impl Script {
             faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, traffic));
             faults.sort_by_key(|fault| fault.at);
         }
-        faults.extend(schedule::of_disks(&mut stream(seed, "disks", 0), &swarm, &hosts, TRAFFIC));
+        faults.extend(schedule::of_disks(&mut stream(seed, "disks", 0), &swarm, &hosts, usual));
         faults.sort_by_key(|fault| fault.at);
         if swarm.has(Feature::FadingRegions) {
             faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, traffic));

@@ -7,7 +7,7 @@
 
 use crate::deployment::{Deployment, Mutants};
 use crate::faults::Swarm;
-use crate::run::run_once;
+use crate::run::{Options, run_once};
 use crate::script::{Script, TimedPlan};
 use crate::workload::Passing;
 use checker::{Check, Violation};
@@ -44,6 +44,10 @@ struct Shrinker<B> {
     limit: usize,
 }
 
+fn once(mutants: Mutants) -> Options {
+    Options { mutants, ..Options::default() }
+}
+
 /// Shrinks a failing script with at most so many runs; `None` if it does not fail.
 pub fn shrink<D: Deployment>(
     script: Script,
@@ -51,7 +55,7 @@ pub fn shrink<D: Deployment>(
     limit: usize,
     build: impl Fn() -> D,
 ) -> Option<Shrunk> {
-    let (kind, best, violations) = match run_once(build(), &script, mutants, false) {
+    let (kind, best, violations) = match run_once(build(), &script, &once(mutants)) {
         Ok(run) => {
             let first = run.report.violations.iter().min_by_key(|violation| violation.check)?;
             (Kind::Violation(first.check), run.script, run.report.violations)
@@ -97,7 +101,7 @@ impl<D: Deployment, B: Fn() -> D> Shrinker<B> {
             return false;
         }
         self.runs += 1;
-        let run = run_once((self.build)(), &script, self.mutants, false);
+        let run = run_once((self.build)(), &script, &once(self.mutants));
         let same = match (&run, self.kind) {
             (Err(_), Kind::Panic) => true,
             (Ok(run), Kind::Violation(check)) => {
