@@ -176,7 +176,7 @@ fn properties(workspace: &Workspace) -> Result<()> {
 fn features(workspace: &Workspace) -> Result<()> {
     let mut tests = workspace.cargo(&["test", "--profile", PROFILE]);
     tests.args(["-p", "anabranch-simulator", "-p", "anabranch-branch", "-p", "anabranch-strict"]);
-    tests.args(["-p", "anabranch-causal"]);
+    tests.args(["-p", "anabranch-causal", "-p", "anabranch-datatypes", "-p", "anabranch-mvcc"]);
     tests.args(["--lib", "--tests", "--", "--skip", "model::", "--skip", suite::SOAK]);
     run(tests.env("ANABRANCH_SOAK", "1"))
 }

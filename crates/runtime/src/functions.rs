@@ -253,7 +253,7 @@ mod tests {
             .map(|number| Function {
                 name: format!("f{number}"),
                 description: None,
-                ..wordy.functions[0].clone()
+                flags: ScriptFlags::default(),
             })
             .collect();
         for library in [wordy, many] {

@@ -15,10 +15,8 @@ use types::{PartitionId, RegionId};
 
 /// How long traffic goes on after healing.
 const CALM: u64 = 1_000_000;
-/// Within what time after that every client must have written something.
-const PROMPT: u64 = 20_000_000;
-/// Within what time everything undecided must end after that.
-const PATIENCE: u64 = 60_000_000;
+/// Within what time everything undecided must end after that; see [`Options::patience`](crate::Options::patience).
+pub(crate) const PATIENCE: u64 = 60_000_000;
 /// How many configurations the search for a second opinion looks at before it gives up.
 const SEARCHED: usize = 50_000;
 /// How often that is looked at, and a read of everything repeated.
@@ -97,7 +95,7 @@ impl<D: Deployment> World<D> {
     }
 
     fn demand_progress(&mut self) {
-        let end = self.now + PATIENCE;
+        let end = self.now + self.patience;
         while self.now < end {
             let is_idle = self.clients.iter().all(|client| client.open.is_empty());
             if is_idle && self.undecided().is_empty() && self.has_agreed() {
@@ -106,16 +104,15 @@ impl<D: Deployment> World<D> {
             self.run_until(self.now + ROUND);
         }
         for (process, count) in self.undecided() {
-            let message =
-                format!("process {process} has {count} undecided transactions a minute after healing");
+            let message = format!("process {process} has {count} undecided transactions long after healing");
             self.recorder.no_progress(message);
         }
     }
 
-    /// Every client must get a small write committed before long, and every held reply must leave.
+    /// Every client must get a small write committed, in a third of the time, and every held reply must leave.
     fn demand_writes(&mut self) {
         let mut waiting: Vec<usize> = (0..self.clients.len()).collect();
-        let end = self.now + PROMPT;
+        let end = self.now + self.patience / 3;
         for client in &waiting {
             self.clients[*client].last = None;
         }
@@ -131,8 +128,7 @@ impl<D: Deployment> World<D> {
         }
         for client in waiting {
             let gateway = self.clients[client].gateway;
-            let message =
-                format!("client {client} of p{gateway} got no write committed within 20 s after healing");
+            let message = format!("client {client} of p{gateway} got no write committed long after healing");
             self.recorder.no_progress(message);
         }
         for index in 0..self.processes.len() {
@@ -149,7 +145,7 @@ impl<D: Deployment> World<D> {
         self.run_until(self.now + 4 * ROUND);
         let readers: Vec<usize> =
             self.gateways().into_iter().map(|gateway| self.add_client(Some(gateway))).collect();
-        let end = self.now + PATIENCE;
+        let end = self.now + self.patience;
         loop {
             let places = self.read_everything(&readers);
             let all = places.len() == readers.len();
@@ -161,7 +157,7 @@ impl<D: Deployment> World<D> {
             if (all && alike) || self.now >= end {
                 places.iter().flatten().for_each(|place| self.recorder.history[*place].at_rest = true);
                 if !all {
-                    let message = "a minute after healing some gateway does not answer reads".into();
+                    let message = "long after healing some gateway does not answer reads".into();
                     self.recorder.no_progress(message);
                 }
                 return;
@@ -213,7 +209,7 @@ impl<D: Deployment> World<D> {
         if !self.deployment.lists_losses() {
             return None;
         }
-        let end = self.now + PATIENCE;
+        let end = self.now + self.patience;
         let speaks = |lists: &Vec<Vec<ListedLoss>>| lists.len() == 1;
         let mut lists = self.lists();
         while self.now < end && !lists.values().all(speaks) {
@@ -224,7 +220,7 @@ impl<D: Deployment> World<D> {
         for ((region, partition), lists) in lists {
             if !speaks(&lists) {
                 self.recorder.no_progress(format!(
-                    "{} replicas speak for partition {} of region {region} a minute after everything has come to rest",
+                    "{} replicas speak for partition {} of region {region} long after everything has come to rest",
                     lists.len(),
                     partition.0
                 ));

@@ -3,7 +3,7 @@
 use crate::deployment::{Deployment, Mutants};
 use crate::deployments::{self, Task};
 use crate::faults::Feature;
-use crate::finale::Run;
+use crate::finale::{PATIENCE, Run};
 use crate::script::Script;
 use crate::shrink::{Shrunk, shrink};
 use crate::world::World;
@@ -27,6 +27,11 @@ pub struct Options {
     pub mutants: Mutants,
     /// What every seed brings, even if it is switched off for its known bugs.
     pub with: Vec<Feature>,
+    /// How long traffic lasts under faults, in microseconds of virtual time: eight seconds unless this says less.
+    pub traffic: Option<u64>,
+    /// Within what time everything must have come to rest after healing, in microseconds of virtual time: a minute unless this
+    /// says less. For a known bug after which it never does.
+    pub patience: Option<u64>,
 }
 
 /// A seed that broke a promise.
@@ -114,9 +119,7 @@ pub fn replay(script: &Script, readable: bool) -> Result<Summary, UnknownProtoco
 /// Runs a script with a deployment: twice unless the options say once, where `build` makes a fresh one for each run.
 pub fn run_script<D: Deployment>(script: &Script, options: &Options, build: impl Fn() -> D) -> Summary {
     let mut summary = Summary::default();
-    summary.run(script, options, String::new(), &|readable| {
-        run_once(build(), script, options.mutants, readable)
-    });
+    summary.run(script, options, String::new(), &|| run_once(build(), script, options));
     summary
 }
 
@@ -152,10 +155,10 @@ pub fn run_seeds<D: Deployment>(name: &str, options: &Options, build: impl Fn() 
     let mut summary = Summary::default();
     let with: String = options.with.iter().map(|feature| format!(" --with {feature}")).collect();
     for seed in options.first_seed..options.first_seed + options.seeds {
-        let script = Script::draw(name, &build(), seed, &options.with);
-        let command = format!("anabranch-lab sim {name} --seed {seed}{with}");
-        let run = |readable| run_once(build(), &script, options.mutants, readable);
-        summary.run(&script, options, command, &run);
+        let script = Script::draw_for(options.traffic, name, &build(), seed, &options.with);
+        let brief = options.traffic.map_or(String::new(), |traffic| format!(" (for {traffic} us)"));
+        let command = format!("anabranch-lab sim {name} --seed {seed}{with}{brief}");
+        summary.run(&script, options, command, &|| run_once(build(), &script, options));
     }
     summary
 }
@@ -175,10 +178,10 @@ pub(crate) struct Panic {
 pub(crate) fn run_once<D: Deployment>(
     deployment: D,
     script: &Script,
-    mutants: Mutants,
-    readable: bool,
+    options: &Options,
 ) -> Result<Run, Box<Panic>> {
-    let mut world = World::new(deployment, script, mutants, readable);
+    let mut world = World::new(deployment, script, options.mutants, options.readable);
+    world.patience = options.patience.unwrap_or(PATIENCE);
     let played = catch_unwind(AssertUnwindSafe(|| world.play(script)));
     let plans = Some(world.began.clone());
     let run = played.and_then(|listed| catch_unwind(AssertUnwindSafe(|| world.into_run(script, listed))));
@@ -191,16 +194,16 @@ pub(crate) fn run_once<D: Deployment>(
 }
 
 impl Summary {
-    /// Runs a script, as often as the options say, and takes what came of it. `run` runs it once, readably or not.
+    /// Runs a script, as often as the options say, and takes what came of it. `run` runs it once.
     fn run(
         &mut self,
         script: &Script,
         options: &Options,
         command: String,
-        run: &dyn Fn(bool) -> Result<Run, Box<Panic>>,
+        run: &dyn Fn() -> Result<Run, Box<Panic>>,
     ) {
-        let first = (!options.once).then(|| run(false));
-        let last = run(options.readable);
+        let first = (!options.once).then(run);
+        let last = run();
         self.seeds += 1;
         let mut violations = match (first, last) {
             (Some(Err(panic)), _) | (_, Err(panic)) => vec![progress(format!("panicked: {}", panic.message))],

@@ -136,6 +136,8 @@ struct Abilities<'d> {
     layout: Layout,
     hosts: &'d dyn Fn(Layout) -> Vec<Host>,
     waits_for_clocks: bool,
+    /// How long traffic lasts, unless it lasts for minutes.
+    traffic: u64,
 }
 
 impl Abilities<'_> {
@@ -151,7 +153,7 @@ impl Abilities<'_> {
         }
         let traffic = match swarm.has(Feature::LongOutages) {
             true => LONG_TRAFFIC,
-            false => TRAFFIC,
+            false => self.traffic,
         };
         if traffic > TRAFFIC {
             swarm.slow_down();
@@ -179,7 +181,7 @@ impl Abilities<'_> {
             faults.extend(schedule::loss(&mut stream(seed, "loss", 0), members, traffic));
             faults.sort_by_key(|fault| fault.at);
         }
-        faults.extend(schedule::of_disks(&mut stream(seed, "disks", 0), &swarm, &hosts, TRAFFIC));
+        faults.extend(schedule::of_disks(&mut stream(seed, "disks", 0), &swarm, &hosts, self.traffic));
         faults.sort_by_key(|fault| fault.at);
         if swarm.has(Feature::FadingRegions) {
             faults.extend(schedule::fading(&mut stream(seed, "fading", 0), &hosts, traffic));
@@ -192,6 +194,17 @@ impl Abilities<'_> {
 impl Script {
     /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
+        Script::draw_for(None, protocol, deployment, seed, with)
+    }
+
+    /// The same with so many microseconds of traffic, unless it lasts for minutes.
+    pub(crate) fn draw_for<D: Deployment>(
+        traffic: Option<u64>,
+        protocol: &str,
+        deployment: &D,
+        seed: u64,
+        with: &[Feature],
+    ) -> Self {
         let mut lacks = deployment.lacks();
         if lacks.contains(&Feature::Interactive) {
             lacks.extend([Feature::Scripts, Feature::Renames]);
@@ -212,6 +225,7 @@ impl Script {
             layout: deployment.layout(&mut stream(seed, "layout", 0)),
             hosts: &|layout| deployment.hosts(layout),
             waits_for_clocks: deployment.waits_for_clocks(),
+            traffic: traffic.unwrap_or(TRAFFIC),
         };
         abilities.draw(protocol, seed, with)
     }

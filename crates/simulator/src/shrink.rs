@@ -8,7 +8,7 @@
 use crate::deployment::{Deployment, Mutants};
 use crate::faults::Swarm;
 use crate::finale::Run;
-use crate::run::{Panic, run_once};
+use crate::run::{Options, Panic, run_once};
 use crate::script::{Script, TimedPlan};
 use crate::workload::Passing;
 use checker::{Check, Violation};
@@ -51,7 +51,8 @@ pub fn shrink<D: Deployment>(
     limit: usize,
     build: impl Fn() -> D,
 ) -> Option<Shrunk> {
-    shrink_by(script, limit, &|script| run_once(build(), script, mutants, false))
+    let options = Options { mutants, ..Options::default() };
+    shrink_by(script, limit, &|script| run_once(build(), script, &options))
 }
 
 fn shrink_by(

@@ -6,6 +6,7 @@
 use crate::client::{Client, Context};
 use crate::deployment::{Deployment, Mutant, Mutants, Setting};
 use crate::faults::{Feature, Swarm, exponential};
+use crate::finale::PATIENCE;
 use crate::front::Front;
 use crate::keyset::KnownKeys;
 use crate::losses::{Loss, Seen};
@@ -131,6 +132,8 @@ pub(crate) struct World<D: Deployment> {
     pub faults: bool,
     /// False once clients begin nothing new.
     pub traffic: bool,
+    /// Within what time everything must end after that, in microseconds.
+    pub patience: u64,
 }
 
 impl<D: Deployment> World<D> {
@@ -179,6 +182,7 @@ impl<D: Deployment> World<D> {
             served: 0,
             faults: true,
             traffic: true,
+            patience: PATIENCE,
         }
     }
 

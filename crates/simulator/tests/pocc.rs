@@ -1,7 +1,7 @@
 //! POCC in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
-use crate::support::{assert_keeps_its_promise, options};
+use crate::support::{assert_keeps_its_promise, options, soaks};
 use anabranch_simulator::{Feature, PoccDeployment, Script, run, simulate};
 use causal::pocc::{Mutant, Mutants, Options};
 use std::ops::RangeInclusive;
@@ -75,9 +75,8 @@ fn sessions_go_on_without_what_is_missing() {
         run.degraded
     };
     // `cargo xtask soak` goes through all.
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
     let seen = (1..=12).filter(|seed| degraded(*seed) > 0);
-    assert!(seen.take(if soak { usize::MAX } else { 1 }).count() > 0);
+    assert!(seen.take(if soaks() { usize::MAX } else { 1 }).count() > 0);
 }
 
 /// Corrections 43: an item of an optimistic session is shown to a pessimistic one without what it depends on, because it is local.

@@ -137,7 +137,7 @@ impl Cut {
 #[test]
 fn what_was_collected_early_comes_back_as_it_was() {
     let mut back = 0;
-    let seeds = if crate::soaks() { 3000 } else { 25 };
+    let seeds = if crate::soaks() { 3000 } else { 8 };
     for seed in 0..seeds {
         let mut cut = Cut::new(seed, Mutants::default());
         for step in 0..120 {

@@ -682,7 +682,7 @@ fn is_one_after_a_checkpoint(seed: u64, mutants: Mutants) -> bool {
 /// it holds only once it is here: else the parent would be forgotten, and nothing that is built on it could ever come.
 #[test]
 fn promises_do_not_overtake_what_waits_for_a_checkpoint() {
-    for seed in 0..8 {
+    for seed in crate::some_of(0..8) {
         assert!(is_one_after_a_checkpoint(seed, Mutants::default()), "seed {seed}");
     }
     assert!((0..8).any(|seed| !is_one_after_a_checkpoint(seed, Mutant::PromisesOvertake.into())));

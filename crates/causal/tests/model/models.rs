@@ -107,12 +107,6 @@ pub fn exhaust(setup: Setup) {
 }
 
 #[test]
-fn a_reader_sees_all_of_a_transaction_or_nothing() {
-    exhaust(a_writer_and_a_reader());
-    exhaust(a_writer_and_a_reader_with_clocks());
-}
-
-#[test]
 fn a_region_counts_nothing_that_it_lacks() {
     exhaust(two_regions());
     exhaust(Setup { window: 2, ..two_regions() });

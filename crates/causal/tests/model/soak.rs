@@ -50,3 +50,9 @@ fn a_region_counts_nothing_that_it_lacks_whoever_restarts() {
 fn another_region_sees_all_of_a_transaction_or_nothing() {
     visit(two_regions_of_two_partitions());
 }
+
+#[test]
+fn a_reader_sees_all_of_a_transaction_or_nothing() {
+    exhaust(a_writer_and_a_reader());
+    exhaust(a_writer_and_a_reader_with_clocks());
+}

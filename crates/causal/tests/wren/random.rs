@@ -534,13 +534,14 @@ fn claimed(claim: &Claim) -> checker::Claim {
 }
 
 fn expect_clean(seeds: std::ops::Range<u64>, plan: Plan) {
-    let mut totals = BTreeMap::new();
-    for seed in crate::some_of(seeds) {
+    let (mut transactions, mut runs) = (0, 0);
+    // `cargo xtask soak` goes through all.
+    for seed in seeds.step_by(if crate::soaks() { 1 } else { 5 }) {
         let report = play(seed, plan);
         assert!(report.ok, "seed {seed}: {:#?}", report.violations);
-        *totals.entry("transactions").or_insert(0) += report.transactions;
+        (transactions, runs) = (transactions + report.transactions, runs + 1);
     }
-    assert!(totals["transactions"] > 100, "the runs did something: {totals:?}");
+    assert!(transactions > 25 * runs, "{runs} runs did something: {transactions}");
 }
 
 pub const CALM: Plan = Plan {

@@ -1,6 +1,7 @@
 //! A run of effects, performed by an index of what came before, comes to what each does that looks at all before it; and
 //! costs about as much as there are effects.
 
+use crate::fewer;
 use crate::merge::script::{History, told};
 use datatypes::merge::{Among, Contest, Origin, Performed, Replay, Trace, lost, perform};
 use datatypes::{Cell, Effect, exchange};
@@ -187,7 +188,7 @@ fn passed<'h>(
 #[test]
 fn a_run_comes_to_what_its_effects_come_to() {
     let mut compared = 0;
-    for seed in 0..8000 {
+    for seed in 0..fewer(8000).into() {
         let mut random = Rng::with_seed(seed);
         let kind = seed as usize % KINDS.len();
         // What everybody to come has observed may be forgotten; of the rest some was performed earlier. Where types meet,
@@ -215,7 +216,7 @@ fn a_run_comes_to_what_its_effects_come_to() {
             compared += 1;
         }
     }
-    assert!(compared > 20_000, "{compared}");
+    assert!(compared > fewer(20_000), "{compared}");
 }
 
 /// Group 1 inserts behind `o`, which it has not seen go, and pops 8, which it has not seen go either. When it pops, nothing
@@ -245,7 +246,7 @@ fn an_insertion_keeps_its_place_when_the_element_before_it_is_forgotten() {
 #[test]
 fn an_index_tells_the_losses_that_a_look_at_everything_tells() {
     let mut found = 0;
-    for seed in 0..12_000 {
+    for seed in 0..fewer(12_000).into() {
         let mut random = Rng::with_seed(seed);
         let history = history(&mut random, KINDS[seed as usize % KINDS.len()], 0, 0);
         let effects: Vec<Effect<'_>> = (0..history.0.len()).map(|place| history.effect(place)).collect();
@@ -256,9 +257,9 @@ fn an_index_tells_the_losses_that_a_look_at_everything_tells() {
         let contest = Contest::new(origins.zip(effects.iter().cloned()).collect(), &traces);
         for place in 0..effects.len() {
             let wanted = lost(&effects, &traces, &sees, place);
-            found += wanted.len();
+            found += wanted.len() as u32;
             assert_eq!(contest.lost(place), wanted, "seed {seed}, the effect at {place}: {effects:?}");
         }
     }
-    assert!(found > 2500, "{found}");
+    assert!(found > fewer(2500), "{found}");
 }

@@ -1,6 +1,7 @@
 //! Random histories of three groups on a stream, which take their ids by themselves. What must come of them is said here
 //! without a state, as far as effects name entries that only one of them added.
 
+use crate::fewer;
 use crate::merge::script::History;
 use datatypes::stream::{Effect as Stream, StreamId};
 use datatypes::{Cell, Effect, Value, key};
@@ -63,7 +64,7 @@ fn each(history: &History, mut visit: impl FnMut(usize, &Stream<'_>)) {
 #[test]
 fn every_entry_is_there_that_nobody_removed_who_saw_it() {
     let mut met = 0;
-    for seed in 0..3000 {
+    for seed in 0..fewer(3000).into() {
         let history = history(seed);
         let (mut added, mut removed) = (BTreeMap::new(), BTreeSet::new());
         each(&history, |place, effect| match effect {
@@ -82,10 +83,10 @@ fn every_entry_is_there_that_nobody_removed_who_saw_it() {
             .iter()
             .map(|entry| (entry.id, entry.strings().nth(1).expect("a value").to_vec()))
             .collect();
-        met += usize::from(found.len() > 2);
+        met += u32::from(found.len() > 2);
         assert_eq!(found, added, "seed {seed}: {:?}", history.0);
     }
-    assert!(met > 300, "the histories must leave something: {met}");
+    assert!(met > fewer(300), "the histories must leave something: {met}");
 }
 
 /// What was acknowledged stays so unless it was delivered again by somebody who saw that; what was delivered and not
@@ -93,7 +94,7 @@ fn every_entry_is_there_that_nobody_removed_who_saw_it() {
 #[test]
 fn an_entry_is_pending_exactly_if_it_was_delivered_and_nobody_acknowledged_it() {
     let (mut shared, mut acknowledged) = (0, 0);
-    for seed in 0..3000 {
+    for seed in 0..fewer(3000).into() {
         let history = history(seed);
         let (mut delivered, mut gone, mut last) = (BTreeSet::new(), BTreeSet::new(), StreamId::ZERO);
         each(&history, |_, effect| match effect {
@@ -123,8 +124,8 @@ fn an_entry_is_pending_exactly_if_it_was_delivered_and_nobody_acknowledged_it() 
         });
         assert!(pending.is_disjoint(&acks), "seed {seed}: {:?}", history.0);
         assert_eq!(group.last, last, "seed {seed}");
-        shared += usize::from(group.pending().values().any(|owners| owners.len() > 1));
-        acknowledged += acks.len();
+        shared += u32::from(group.pending().values().any(|owners| owners.len() > 1));
+        acknowledged += acks.len() as u32;
     }
-    assert!(shared > 100 && acknowledged > 300, "{shared} {acknowledged}");
+    assert!(shared > fewer(100) && acknowledged > fewer(300), "{shared} {acknowledged}");
 }

@@ -1,6 +1,7 @@
 //! The list of lost writes: the same whatever the order of arrival, the horizon and the stability frontier, and however often the
 //! store is written down and read back; and what is settled anywhere is settled everywhere.
 
+use crate::fewer;
 use crate::merge::{Done, GROUPS, KEY, Stamp, effect, encoded, history, history_of, passing, performed};
 use crate::mvcc::{LossOptions, LostWrite, Store};
 use datatypes::merge::{LostPart, Trace, lost};
@@ -128,22 +129,22 @@ impl Replica {
 
 #[test]
 fn replicas_list_the_same_losses() {
-    let some = lists_alike(0..4000, history);
-    assert!(some > 1000, "only {some} histories lose something");
+    let some = lists_alike(4000, history);
+    assert!(some > fewer(1000), "only {some} histories lose something");
 }
 
 #[test]
 fn replicas_list_the_same_losses_of_keys_that_come_and_go() {
-    let some = lists_alike(0..4000, |random| history_of(random, passing));
-    assert!(some > 1000, "only {some} histories lose something");
+    let some = lists_alike(4000, |random| history_of(random, passing));
+    assert!(some > fewer(1000), "only {some} histories lose something");
 }
 
 /// What is written to a register or a field, incremented there and removed: words come forth from under numbers.
 #[test]
 fn replicas_list_the_same_increments_under_words() {
     for operations in [of_register, of_field] {
-        let some = lists_alike(0..3000, |random| history_of(random, operations));
-        assert!(some > 1000, "only {some} histories lose something");
+        let some = lists_alike(3000, |random| history_of(random, operations));
+        assert!(some > fewer(1000), "only {some} histories lose something");
     }
 }
 
@@ -188,14 +189,14 @@ fn of_field(number: &[u8], random: &mut Rng) -> Vec<u8> {
 fn replicas_list_the_same_additions_that_go(operations: fn(&[u8], &mut Rng) -> Vec<u8>) {
     let goes =
         |done: &[Done]| wanted(done).iter().filter(|(_, part, ..)| *part == LostPart::Deadline).count();
-    let (mut most, mut some) = (0, 0);
-    lists_alike(0..1500, |random| {
+    let (mut most, mut some) = (0, 0u32);
+    lists_alike(1500, |random| {
         let done = history_of(random, operations);
         most = goes(&done).max(most);
-        some += usize::from(goes(&done) > 0);
+        some += u32::from(goes(&done) > 0);
         done
     });
-    assert!(some > 400 && most > 3, "only {some} histories, and at most {most} of one");
+    assert!(some > fewer(400) && most > 2, "only {some} histories, and at most {most} of one");
 }
 
 #[test]
@@ -277,14 +278,14 @@ fn of_dated_hash(number: &[u8], random: &mut Rng) -> Vec<u8> {
 }
 
 /// Replicas to which the effects of these histories arrive in any order, and that forget and are written down now and then, list the
-/// same. How many histories lose something.
-fn lists_alike(seeds: std::ops::Range<u64>, mut history: impl FnMut(&mut Rng) -> Vec<Done>) -> usize {
+/// same, or [`fewer`]. How many histories lose something.
+fn lists_alike(seeds: u32, mut history: impl FnMut(&mut Rng) -> Vec<Done>) -> u32 {
     let mut some = 0;
-    for seed in seeds {
+    for seed in 0..fewer(seeds).into() {
         let (mut random, mut packs) = (Rng::with_seed(seed), Rng::with_seed(seed));
         let done = history(&mut random);
         let wanted = wanted(&done);
-        some += usize::from(!wanted.is_empty());
+        some += u32::from(!wanted.is_empty());
         for _ in 0..2 {
             let mut replica = Replica::new(&done);
             while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
@@ -431,7 +432,7 @@ fn what_is_settled_stays_so_when_it_is_written_down_before_it_is_folded() {
 /// The same of any history of which somebody who has it settles some losses, and goes on.
 #[test]
 fn replicas_settle_the_same_losses() {
-    lists_alike(0..2000, |random| {
+    lists_alike(2000, |random| {
         let mut done = history(random);
         let names: Vec<Vec<u8>> = wanted(&done)
             .into_iter()
@@ -609,12 +610,12 @@ fn mostly_increments(number: &[u8], random: &mut Rng) -> Vec<u8> {
 fn what_an_earlier_effect_hides_is_listed_in_all_replicas() {
     for operations in [mostly_elements, mostly_increments] {
         let (mut earlier, mut some) = (0, 0);
-        for seed in 0..3000 {
+        for seed in 0..fewer(3000).into() {
             let mut random = Rng::with_seed(seed);
             let done = history_of(&mut random, operations);
             let wanted = wanted(&done);
-            some += wanted.len();
-            earlier += wanted.iter().filter(|(at, .., winner, _)| winner < at).count();
+            some += wanted.len() as u32;
+            earlier += wanted.iter().filter(|(at, .., winner, _)| winner < at).count() as u32;
             for eager in [false, true] {
                 let mut replica = Replica::new(&done);
                 while replica.waiting.iter().any(|waiting| !waiting.is_empty()) {
@@ -628,7 +629,7 @@ fn what_an_earlier_effect_hides_is_listed_in_all_replicas() {
                 assert_eq!(replica.at_rest(), wanted, "seed {seed}, eager {eager}: {:?}", in_words(&done));
             }
         }
-        assert!(some > 1000 && earlier > 300, "{some} losses, {earlier} to earlier effects");
+        assert!(some > fewer(1000) && earlier > fewer(300), "{some} losses, {earlier} to earlier effects");
     }
 }
 

@@ -26,6 +26,12 @@ use runner::for_all;
 /// A commit time, and whether the effect comes from another region, as in Wren.
 type Stamp = (u32, bool);
 
+/// A fifth of so many, of seeds or of what they show; `cargo xtask soak` goes through all.
+#[expect(clippy::disallowed_methods, reason = "how long tests run")]
+fn fewer(many: u32) -> u32 {
+    if std::env::var_os("ANABRANCH_SOAK").is_some() { many } else { many / 5 }
+}
+
 #[test]
 fn the_store_is_the_replay_of_its_effects() {
     for_all(600, actions(60), |actions| {

@@ -2,6 +2,7 @@
 //! and stability frontier are when they do, and however often the store is written down and read back, the state is what the same
 //! effects make one after the other.
 
+use crate::fewer;
 use crate::mvcc::{Bounds, DependencyVector, Store};
 use datatypes::merge::{Among, Trace, assertion, perform};
 use datatypes::{
@@ -429,12 +430,12 @@ fn empty(few: usize) -> Store<Stamp> {
 #[test]
 fn replicas_agree_whatever_the_order_of_arrival() {
     // Those beyond the first found that types that meet were forgotten too early, or merged otherwise than by who saw what.
-    replicas_agree((0..1500).chain([14_665, 53_852, 117_411]), operations);
+    replicas_agree((0..fewer(1500).into()).chain([14_665, 53_852, 117_411]), operations);
 }
 
 #[test]
 fn replicas_agree_on_writes_of_the_whole_value() {
-    replicas_agree(0..2500, writes);
+    replicas_agree(0..fewer(2500).into(), writes);
 }
 
 /// How often a replica had packed the key.
@@ -442,14 +443,14 @@ static PACKED: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
 fn replicas_agree_on_keys_that_come_and_go() {
-    replicas_agree(0..2500, passing);
+    replicas_agree(0..fewer(2500).into(), passing);
     let packed = PACKED.load(Ordering::Relaxed);
-    assert!(packed > 2_000, "{packed}");
+    assert!(packed > fewer(2000) as usize, "{packed}");
 }
 
 #[test]
 fn replicas_agree_on_streams() {
-    replicas_agree(0..300, streams);
+    replicas_agree(0..fewer(300).into(), streams);
 }
 
 fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut Rng) -> Vec<u8>) {
@@ -478,7 +479,7 @@ fn replicas_agree(seeds: impl Iterator<Item = u64>, operations: fn(&[u8], &mut R
 #[test]
 fn what_is_given_up_has_never_been() {
     let mut given_up = 0;
-    for seed in 0..1500 {
+    for seed in 0..fewer(1500).into() {
         let mut random = Rng::with_seed(seed);
         let lost = random.u16(..GROUPS as u16);
         let cut = random.u32(..20);
@@ -510,7 +511,7 @@ fn what_is_given_up_has_never_been() {
             replica.step(&mut random);
         }
     }
-    assert!(given_up > 1000, "{given_up}");
+    assert!(given_up > fewer(1000), "{given_up}");
 }
 
 /// A key that waits beyond what is shown is looked at once, not again and again, also where an earlier history of it had

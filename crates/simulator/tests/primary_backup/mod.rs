@@ -3,7 +3,7 @@
 mod protocol;
 
 use crate::mistakes::{self, Bug};
-use crate::support::assert_clean;
+use crate::support::{assert_clean, soaks};
 use ::protocol::Claim;
 use anabranch_simulator::{Deployment, Feature, Host, Layout, Mutant, Options, Setting, Summary, run_seeds};
 use checker::Level;
@@ -11,7 +11,6 @@ use protocol::{Mistakes, Node};
 use std::ops::RangeInclusive;
 use types::{NodeId, PartitionId, ProcessId, RegionId, Rng};
 
-const SEEDS: u64 = 25;
 /// The seeds within which a bug must be caught.
 const WINDOW: RangeInclusive<u64> = 1..=100;
 
@@ -91,7 +90,8 @@ impl Deployment for PrimaryBackup {
 }
 
 fn simulate(deployment: PrimaryBackup) -> Summary {
-    let options = Options { first_seed: 1, seeds: SEEDS, ..Options::default() };
+    let seeds = if soaks() { 25 } else { 5 };
+    let options = Options { first_seed: 1, seeds, ..Options::default() };
     run_seeds("primary-backup", &options, || deployment)
 }
 

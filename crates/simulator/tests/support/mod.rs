@@ -5,11 +5,23 @@ use anabranch_simulator::{Options, Summary, run};
 /// How many times as many seeds a soak runs.
 const SOAK: u64 = 20;
 
-/// One seed, run once: `cargo xtask test sim` explores others. `cargo xtask soak`, which sets `ANABRANCH_SOAK`, runs twenty
-/// times as many as this names.
+/// How long traffic lasts where nobody soaks, in microseconds of virtual time.
+const BRIEF: u64 = 3_000_000;
+
+/// Whether `cargo xtask soak` runs these tests, with more of everything.
+pub fn soaks() -> bool {
+    std::env::var_os("ANABRANCH_SOAK").is_some()
+}
+
+/// One seed, run once and not for long: `cargo xtask test sim` explores others. `cargo xtask soak` runs twenty times as many
+/// as this names, to their end.
 pub fn options(first_seed: u64, seeds: u64) -> Options {
-    let soak = std::env::var_os("ANABRANCH_SOAK").is_some();
-    let seeds = if soak && seeds > 1 { seeds * SOAK } else { 1 };
+    Options { traffic: (!soaks()).then_some(BRIEF), ..whole(first_seed, seeds) }
+}
+
+/// The same, to its end.
+pub fn whole(first_seed: u64, seeds: u64) -> Options {
+    let seeds = if soaks() && seeds > 1 { seeds * SOAK } else { 1 };
     Options { first_seed, seeds, once: true, ..Options::default() }
 }
 

@@ -40,7 +40,7 @@ fn increments(mutants: Mutants, faults: bool) -> (Told, [u64; 2]) {
         )
     };
     let mut open: Vec<RequestId> = (0..CLIENTS).map(|client| ask(&mut network, client)).collect();
-    let end = network.now + Duration::from_secs(if faults { 15 } else { 4 });
+    let end = network.now + Duration::from_secs(if faults { 15 } else { 1 });
     let mut events = 0;
     while network.now < end && network.go_on(end) {
         events += 1;
@@ -85,7 +85,7 @@ fn every_increment_counts_once_and_sees_those_before() {
     let (told, held) = increments(Mutants::default(), false);
     assert_eq!((told.twice, told.unknown), (0, 0));
     for (sums, held) in told.sums.iter().zip(held) {
-        assert!(held > 3_000 && sums.len() as u64 == held && sums.last() == Some(&held), "{held}");
+        assert!(held > 600 && sums.len() as u64 == held && sums.last() == Some(&held), "{held}");
     }
     let (told, _) = increments(Mutant::EvaluateOnApplied.into(), false);
     assert!(told.twice > 0, "the mutant tells a sum twice");

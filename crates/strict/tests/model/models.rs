@@ -215,19 +215,3 @@ fn write_skew_does_not_happen() {
 fn a_transaction_over_two_shards_commits() {
     exhaust(two_shards_alive(), (1, 0));
 }
-
-/// One replica of each shard is down: f = 1 has happened, and whatever else may happen is visited.
-#[test]
-fn nothing_is_lost_with_a_replica_down() {
-    exhaust(two_view_changes_and_a_crash(), (1, 0));
-    exhaust(quorum_reads_and_a_crash(), (3, 3));
-    exhaust(blind_increments_and_a_crash(), (3, 2));
-}
-
-#[test]
-fn the_transaction_of_a_dead_coordinator_ends_with_a_replica_down() {
-    // Nobody is left to be answered.
-    exhaust(two_backups_and_a_crash(), (0, 0));
-    exhaust(backup_and_view_and_a_crash(), (0, 0));
-    exhaust(two_shards_and_a_crash(), (0, 0));
-}

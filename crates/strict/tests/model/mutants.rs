@@ -62,11 +62,6 @@ fn a_view_without_its_record_is_caught() {
 }
 
 #[test]
-fn a_record_of_an_earlier_view_is_caught() {
-    assert_caught(Mutant::MergeEveryView, routes::slept_through_a_view(), 1_000_000);
-}
-
-#[test]
 fn a_choice_of_an_earlier_view_is_caught() {
     assert_caught(Mutant::FinalizeWithoutView, routes::late_choice(), 300_000);
 }
@@ -100,4 +95,14 @@ fn bugs_are_caught_with_a_replica_down() {
     assert_caught(Mutant::NoTombstones, models::two_shards_and_a_crash(), 3000);
     assert_caught(Mutant::FinalizeWithoutView, models::backup_and_view_and_a_crash(), 5000);
     assert_caught(Mutant::FinalizeWithoutView, models::two_view_changes_and_a_crash(), 10_000);
+}
+
+/// Hundreds of thousands of states; the simulator has a short script that shows it.
+mod soak {
+    use super::*;
+
+    #[test]
+    fn a_record_of_an_earlier_view_is_caught() {
+        assert_caught(Mutant::MergeEveryView, routes::slept_through_a_view(), 1_000_000);
+    }
 }

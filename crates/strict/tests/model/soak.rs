@@ -142,3 +142,19 @@ fn one_of_two_transactions_that_meet_at_one_shard_is_left_by_its_coordinator() {
         }
     }
 }
+
+/// One replica of each shard is down: f = 1 has happened, and whatever else may happen is visited.
+#[test]
+fn nothing_is_lost_with_a_replica_down() {
+    exhaust(two_view_changes_and_a_crash(), (1, 0));
+    exhaust(quorum_reads_and_a_crash(), (3, 3));
+    exhaust(blind_increments_and_a_crash(), (3, 2));
+}
+
+#[test]
+fn the_transaction_of_a_dead_coordinator_ends_with_a_replica_down() {
+    // Nobody is left to be answered.
+    exhaust(two_backups_and_a_crash(), (0, 0));
+    exhaust(backup_and_view_and_a_crash(), (0, 0));
+    exhaust(two_shards_and_a_crash(), (0, 0));
+}

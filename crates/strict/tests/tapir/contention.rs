@@ -167,7 +167,9 @@ fn set_step(network: &mut Network, adds: bool) -> Step<'static> {
 
 #[test]
 fn who_looks_at_keys_that_many_add_to_all_the_time_gets_an_answer() {
-    for (seed, shards, each) in [(1, 1, 2), (2, 1, 2), (3, 4, 2), (4, 4, 2), (5, 1, 1)] {
+    for (seed, shards, each) in
+        crate::some_of([(3, 4, 2), (1, 1, 2), (2, 1, 2), (4, 4, 2), (5, 1, 1)].into_iter())
+    {
         let outcome = add_beside_looks(seed, shards, (24, 8), each);
         assert_eq!(outcome.refused, Vec::<String>::new(), "seed {seed}: {outcome:?}");
         // Each of them takes a few round trips, of 1 ms on average, when its turn has come.
@@ -233,7 +235,7 @@ fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
 
 #[test]
 fn who_tries_again_by_itself_wins_beside_many_that_add() {
-    for seed in 1..=2 {
+    for seed in crate::some_of(1..=2) {
         for how in [Loop::Watching, Loop::Interactive] {
             let tries = tries(seed, how, 12, 20);
             assert!(tries.iter().all(|tries| *tries <= 12), "{how:?}, seed {seed}: {tries:?}");

@@ -106,7 +106,7 @@ fn struck_after(pieces: usize, strike: impl Fn(&mut Network)) {
 
 #[test]
 fn a_crash_in_the_middle_begins_anew() {
-    for pieces in 1..6 {
+    for pieces in crate::some_of(1..6) {
         // Its log has pieces, and it still knows that it may have forgotten.
         struck_after(pieces, |network| network.restart(address(3, Some(0)), usize::MAX, false));
     }
@@ -114,7 +114,7 @@ fn a_crash_in_the_middle_begins_anew() {
 
 #[test]
 fn a_source_that_restarts_in_the_middle_is_asked_from_the_beginning() {
-    for pieces in 1..6 {
+    for pieces in crate::some_of(1..6) {
         struck_after(pieces, |network| network.restart(address(1, Some(0)), usize::MAX, true));
         struck_after(pieces, |network| network.restart(address(2, Some(0)), usize::MAX, true));
     }
@@ -122,7 +122,7 @@ fn a_source_that_restarts_in_the_middle_is_asked_from_the_beginning() {
 
 #[test]
 fn a_checkpoint_in_the_middle_loses_nothing() {
-    for pieces in 1..6 {
+    for pieces in crate::some_of(1..6) {
         struck_after(pieces, |network| {
             let at = address(3, Some(0));
             let chunks = network.checkpoint(at);
