@@ -125,11 +125,11 @@ fn lost(key: &[u8], effects_in_place: &[PlacedEffect<'_>], until_replaced: bool)
             }
         }
         let name = name(placed, &LostPart::Deadline);
-        let is_settled =
-            settled.contains(name.as_slice()) || until_replaced && is_replaced(effects_in_place, place);
+        let is_over = until_replaced && is_replaced(effects_in_place, place);
         if adds(placed.effect)
             && !is_lost
-            && !is_settled
+            && !settled.contains(name.as_slice())
+            && !is_over
             && let Some(instead) = goes_with(effects_in_place, place)
         {
             let instead = if until_replaced { Vec::new() } else { instead };

@@ -11,6 +11,10 @@
 //! Additions (increments, appended bytes, members, pushed elements) are merged and not lost, but to another type; what
 //! a removal removed unseen stays. Two equal values cost nothing.
 //!
+//! An addition is also lost where the key is to go at a deadline that its writer did not observe. It is not if its writer
+//! observed another deadline, which whoever said the first one did not; nor if somebody who observed the addition said a
+//! deadline over it.
+//!
 //! Whether a write is lost depends on the effects that had not observed it and all that those had not. Everybody who
 //! had observed these saw the same. So when all effects to come have, the answer is final, and it is the same wherever
 //! and in whatever order the effects arrived.

@@ -54,6 +54,12 @@ impl Call {
         Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
     }
 
+    /// True if its reply tells nothing of the key.
+    pub fn reveals_nothing(&self) -> bool {
+        let operation = Operation::decode(&mut Reader::new(&self.operation));
+        self.keyset.is_none() && operation.is_ok_and(|it| unread_effect(&it, self.blind).is_some())
+    }
+
     /// The effect that the operation has in every state, for a blind call.
     pub(super) fn unread<'o>(&self, operation: &Operation<'o>, may_expire: bool) -> Option<Effect<'o>> {
         let effect = unread_effect(operation, self.blind);

@@ -56,7 +56,7 @@ impl<P: CommitProtocol> Coordinator<P> {
 
     /// Begins to evaluate a transaction, or begins again, as a new one. Watches stay as they are.
     pub(crate) fn run(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
-        transaction.id = self.next_id();
+        self.renumber(&mut transaction);
         transaction.now_millis = P::time(self, step.now).as_millis();
         transaction.began = step.now.instant;
         transaction.phase = P::Phase::default();

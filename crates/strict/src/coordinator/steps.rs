@@ -203,6 +203,20 @@ impl Steps {
         }
     }
 
+    /// Opens the steps again that were not evaluated and are on keys that have a deadline, as is known by now; false if there
+    /// are none. What later steps found stays.
+    pub fn reopen_unread(&mut self, expiring: &Expiring) -> bool {
+        let is_unread = |step: &CallStep| {
+            step.done().is_some_and(|done| done.invoked.ignores_expiry()) && expiring.contains(&step.call.key)
+        };
+        let unread: Vec<usize> = (0..self.list.len()).filter(|place| is_unread(&self.list[*place])).collect();
+        for place in &unread {
+            self.set(*place, Progress::Waiting);
+            self.freed.push(*place as u32);
+        }
+        !unread.is_empty()
+    }
+
     /// Leaves the steps of a shard, none of which has begun, to the end; those of no other.
     pub fn defer(&mut self, shard: Option<u16>) {
         for step in &mut self.list {

@@ -72,6 +72,18 @@ impl<P: CommitProtocol> Running<P> {
         !self.watches.is_empty() || matches!(self.purpose, Purpose::Interactive { .. })
     }
 
+    /// True if the coordinator may run it again when it was refused for a conflict: nobody has been shown anything of what it
+    /// found.
+    pub fn may_run_again(&self) -> bool {
+        match self.purpose {
+            Purpose::Auto | Purpose::Flush { .. } => true,
+            Purpose::Interactive { .. } => {
+                self.watches.is_empty() && self.steps.list().iter().all(|step| step.call.reveals_nothing())
+            }
+            Purpose::Watch => false,
+        }
+    }
+
     /// How often it was refused, in other transactions of its session or by itself.
     pub fn losses(&self) -> u32 {
         self.retries + self.lost.map_or(0, |lost| lost.times)

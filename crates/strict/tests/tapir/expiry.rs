@@ -3,9 +3,9 @@
 use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::tapir::Options;
 use datatypes::{Items, Operation, key, set};
-use protocol::{KeyedOperation, Step};
+use protocol::{KeyedOperation, Request, Step};
 use std::time::Duration;
-use types::ProcessId;
+use types::{ProcessId, SessionId};
 
 fn step<'a>(network: &Network, operation: Operation<'a>, blind: bool) -> Step<'a> {
     Step::Key(KeyedOperation { key: b"a", hash: network.topology.seed.hash(b"a"), operation, blind })
@@ -65,4 +65,97 @@ fn what_a_wrong_clock_took_for_expired_is_looked_at_again_once_the_clock_is_corr
         let id = network.many(4, 2, &[network.get("a"), network.set("c", "1")]);
         assert_eq!(text(&network.answer(id)), "alive OK", "seed {seed}");
     }
+}
+
+/// A key with a deadline, and an interactive transaction on it.
+struct Interactive {
+    network: Network,
+    at_millis: u64,
+}
+
+impl Interactive {
+    const SESSION: SessionId = SessionId(9);
+
+    /// Everybody knows the deadline, so long before it.
+    fn begun(seed: u64, alive: Duration) -> Self {
+        let mut network = Network::new(seed, 1, 3, 2, &Options::default());
+        network.one(1, &network.set("a", "1"));
+        let settled = Duration::from_millis(30);
+        let at_millis = network.wall(Duration::ZERO).as_millis() + (settled + alive).as_millis() as u64;
+        let expire = Operation::Key(key::Operation::ExpireAt { at_millis, condition: Default::default() });
+        assert_eq!(text(&network.one(1, &step(&network, expire, false))), "1");
+        network.run_for(settled);
+        let mut begun = Interactive { network, at_millis };
+        let begin = Request::Begin { session: Self::SESSION, read_only: false, watched: false };
+        assert_eq!(begun.ask(begin), "OK");
+        begun
+    }
+
+    fn ask(&mut self, request: Request<'_>) -> String {
+        let id = self.network.request(2, request);
+        text(&self.network.answer(id))
+    }
+
+    /// `BLIND INCR a`.
+    fn increment(&mut self) {
+        let steps = [self.network.increment("a", true)];
+        assert_eq!(self.ask(Request::Operate { session: Self::SESSION, steps: &steps }), "OK");
+    }
+
+    /// `PEXPIRETIME a` replies the deadline: the key is alive.
+    fn look(&mut self) {
+        let look = Operation::Key(key::Operation::Deadline(key::TimeFormat::MillisAt));
+        let steps = [step(&self.network, look, false)];
+        let reply = self.ask(Request::Operate { session: Self::SESSION, steps: &steps });
+        assert_eq!(reply, self.at_millis.to_string());
+    }
+
+    /// What `COMMIT` replies, and what is in the key then.
+    fn commit(mut self) -> (String, String) {
+        let committed = self.ask(Request::Commit { session: Self::SESSION });
+        let left = text(&self.network.one(1, &self.network.get("a")));
+        (committed, left)
+    }
+}
+
+/// No replica takes a write unevaluated on a key that has a deadline. Its client was told nothing of the key by it.
+#[test]
+fn an_interactive_transaction_commits_a_blind_write_on_a_key_with_a_deadline() {
+    for (seed, looks) in (1..=5).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut interactive = Interactive::begun(seed, Duration::from_secs(10));
+        interactive.increment();
+        (0..u32::from(looks)).for_each(|_| interactive.look());
+        assert_eq!(interactive.commit(), ("OK".to_owned(), "2".to_owned()), "seed {seed}");
+    }
+}
+
+/// What was alive when the transaction began commits below the deadline, though that passes before the commit is asked for, or
+/// while it is voted on.
+#[test]
+fn an_interactive_transaction_commits_a_blind_write_at_a_deadline_that_passes() {
+    for pause_ms in [0, 10, 20, 60] {
+        for looks in [true, false] {
+            let mut interactive = Interactive::begun(1, Duration::from_millis(40));
+            interactive.increment();
+            (0..u32::from(looks)).for_each(|_| interactive.look());
+            interactive.network.run_for(Duration::from_millis(pause_ms));
+            let (committed, left) = interactive.commit();
+            assert_eq!(committed, "OK", "after {pause_ms} ms");
+            assert!(pause_ms < 60 || left == "null", "{left}");
+        }
+    }
+}
+
+/// Once somebody has deleted the key because it had expired, what the client was told of it cannot be true any more below that.
+#[test]
+fn an_interactive_transaction_that_saw_a_key_alive_conflicts_with_its_deletion() {
+    let mut interactive = Interactive::begun(1, Duration::from_millis(40));
+    interactive.increment();
+    interactive.look();
+    interactive.network.run_for(Duration::from_millis(60));
+    let other = interactive.network.increment("a", false);
+    assert_eq!(text(&interactive.network.one(1, &other)), "1");
+    let (committed, left) = interactive.commit();
+    assert!(committed.starts_with("CONFLICT key 'a'"), "{committed}");
+    assert_eq!(left, "1");
 }

@@ -379,7 +379,8 @@ impl Coordinator {
         let key = key.or_else(|| named(&transaction.steps));
         transaction.conflicted = key;
         let interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
-        if interactive || transaction.is_unheard() || transaction.retries >= self.options.retries {
+        let shown = interactive && !transaction.may_run_again();
+        if shown || transaction.is_unheard() || transaction.retries >= self.options.retries {
             let error = transaction.conflict();
             return self.fail(transaction, &error, step);
         }

@@ -359,6 +359,12 @@ impl Coordinator {
         let decisions = preparing.shards.keys().map(|shard| (*shard, (Decision::Abort, nobody())));
         let attempt = (preparing.attempt, preparing.sent_at);
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
+        let is_interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
+        if is_interactive && transaction.steps.reopen_unread(&self.expiring) {
+            // Its client was told nothing of these steps; the other ones stay as it was told.
+            self.renumber(&mut transaction);
+            return self.advance(transaction, step);
+        }
         let conflict = preparing.conflict.unwrap_or(Conflict { key: None, watch: false });
         self.refuse(transaction, &conflict, step);
     }
@@ -381,7 +387,7 @@ impl Coordinator {
             self.heat(key, step);
         }
         transaction.conflicted = key;
-        let again = matches!(transaction.purpose, Purpose::Auto | Purpose::Flush { .. });
+        let again = transaction.may_run_again();
         if !again || transaction.retries >= self.options.retries || transaction.is_unheard() {
             let error = transaction.conflict();
             return self.fail(transaction, &error, step);
@@ -527,7 +533,6 @@ fn conflict_of(votes: &ShardVotes, reply: &Reply) -> Option<Conflict> {
     Some(Conflict { key, watch: reply.result == Vote::Abort && index < votes.watches })
 }
 
-/// True if the deadline (milliseconds since 1970, 0 for none) has passed at this timestamp.
 /// The last moment at which everything was alive that an interactive transaction without watches has shown its client, if
 /// that is over at `at`: what only its client could begin anew commits there. Above everything that it observed, and not
 /// before it began; that others came between, validation finds, as it does where clocks are behind.
@@ -540,6 +545,7 @@ fn before_deadlines(transaction: &Transaction, floor: Timestamp, at: Timestamp) 
     (last > floor && last.wall().as_millis() >= transaction.now_millis).then_some(last)
 }
 
+/// True if the deadline (milliseconds since 1970, 0 for none) has passed at this timestamp.
 fn passed(expires_at: u64, at: Timestamp) -> bool {
     expires_at != 0 && at.wall().as_millis() >= expires_at
 }
