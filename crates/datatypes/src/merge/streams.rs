@@ -39,20 +39,23 @@ pub(super) struct Earlier<'a, 'e> {
     pub sees: &'a dyn Fn(usize, usize) -> bool,
 }
 
-/// Where effects name something, each with the number of its group of effects.
+/// Places of effects, each behind the number of its group of effects.
+type Places = Vec<(usize, usize)>;
+
+/// Where effects name something.
 #[derive(Default)]
 pub(super) struct Index<'e> {
-    added: BTreeMap<StreamId, Vec<(usize, usize)>>,
-    delivered: BTreeMap<(&'e [u8], StreamId), Vec<(usize, usize)>>,
-    of_group: BTreeMap<&'e [u8], Vec<(usize, usize)>>,
-    destroyed: BTreeMap<&'e [u8], Vec<(usize, usize)>>,
+    added: BTreeMap<StreamId, Places>,
+    delivered: BTreeMap<(&'e [u8], StreamId), Places>,
+    of_group: BTreeMap<&'e [u8], Places>,
+    destroyed: BTreeMap<&'e [u8], Places>,
 }
 
 impl<'e> Index<'e> {
     /// Notes an effect; how many steps that took.
     pub fn note(&mut self, at: (usize, usize), effect: &E<'e>) -> u64 {
         let mut steps = 0;
-        let mut note = |places: &mut Vec<(usize, usize)>| {
+        let mut note = |places: &mut Places| {
             places.push(at);
             steps += 1;
         };
