@@ -211,7 +211,7 @@ pub trait Deployment {
         Vec::new()
     }
 
-    /// What shows a known bug that is not fixed yet: drawn only if it is asked for by name.
+    /// What shows a known bug that is not fixed yet, or was hardly tried: drawn only if it is asked for by name.
     fn off(&self) -> &[Feature] {
         &[]
     }

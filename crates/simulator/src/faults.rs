@@ -138,8 +138,8 @@ features! {
     Renames = 0.3;
     /// Transactions that choose the states which they read from and commit below.
     Constraints = 0.4;
-    /// Streams, which groups of consumers read. Only where it is asked for: few seeds have run so far.
-    Streams = 0.0;
+    /// Streams, which groups of consumers read.
+    Streams = 0.1;
 }
 
 impl Feature {
@@ -232,7 +232,8 @@ const RARE: [Feature; 22] = [
 const NEW_FROM: u64 = 100_000;
 
 /// What seeds below `NEW_FROM` bring only where it is asked for.
-const NEW: [Feature; 4] = [Feature::UserTypes, Feature::Scripts, Feature::Renames, Feature::Constraints];
+const NEW: [Feature; 5] =
+    [Feature::UserTypes, Feature::Scripts, Feature::Renames, Feature::Constraints, Feature::Streams];
 
 /// This feature and those behind it are drawn after everything else, so that a new one leaves the seeds without it as
 /// they were.

@@ -7,15 +7,16 @@
 //! noted once and dropped once.
 //!
 //! Where effects of several types met, or a whole value was put, each effect looks at all before it; of those on streams
-//! only what removes, delivers and acknowledges does.
+//! only a deletion does.
 
 use super::elements::{Elements, each_element};
 use super::line::{self, Line};
+use super::streams::{self, Earlier};
 use super::{
     Among, Performed, Trace, deadline_before, is_reset, lasting_kind, list_len, note_trace, perform,
     perform_plainly, replace, stands_alone,
 };
-use crate::{Cell, Effect, Kind, Patch, apply, key, register};
+use crate::{Cell, Effect, Kind, Patch, apply, key, register, stream};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -102,6 +103,7 @@ pub struct Replay<'e, O> {
     groups: Vec<Group>,
     elements: Elements,
     way: Way,
+    streams: streams::Index<'e>,
     /// The elements of a list, up to those of some effect.
     line: Line,
     lined: usize,
@@ -118,6 +120,7 @@ impl<O: Origin> Default for Replay<'_, O> {
             traces: Vec::new(),
             groups: Vec::new(),
             elements: Elements::default(),
+            streams: streams::Index::default(),
             way: Way::Unknown,
             line: Line::default(),
             lined: 0,
@@ -163,7 +166,7 @@ impl<'e, O: Origin> Replay<'e, O> {
         let beside = bounds.iter().any(|bound| *bound < place);
         let performed = if !beside || stands_alone(cell, &effect) {
             perform_plainly(cell, &effect)
-        } else if matches!(self.way, Way::Mixed | Way::Of(Kind::Stream)) {
+        } else if self.way == Way::Mixed || self.way == Way::Of(Kind::Stream) && is_reset(&effect) {
             self.perform_mixed(cell, origin, &effect)
         } else {
             self.perform_beside(cell, origin, &effect, &bounds)
@@ -224,7 +227,7 @@ impl<'e, O: Origin> Replay<'e, O> {
         self.traces.push(trace);
     }
 
-    fn note_said(&mut self, number: usize, place: usize, effect: &Effect<'_>, bounds: &Bounds) {
+    fn note_said(&mut self, number: usize, place: usize, effect: &Effect<'e>, bounds: &Bounds) {
         if is_reset(effect) {
             self.reset(bounds);
             self.groups[number].reset(place);
@@ -246,6 +249,7 @@ impl<'e, O: Origin> Replay<'e, O> {
                 group.sum = group.sum.wrapping_add(*by);
             }
             Effect::Register(edit) if edit.is_edit() => group.edits.push_back(place),
+            Effect::Stream(effect) => self.steps += self.streams.note((number, place), effect),
             effect => self.steps += self.elements.note(&self.groups, number, place, effect, bounds),
         }
     }
@@ -302,6 +306,9 @@ impl<'e, O: Origin> Replay<'e, O> {
                 let perform = |effect: &Effect<'_>| patches.push(apply::<true>(cell, effect));
                 self.steps += self.elements.resolve(&self.groups, &self.effects, effect, bounds, perform);
                 Patch::Many(patches)
+            }
+            (Way::Of(Kind::Stream), Effect::Stream(effect)) => {
+                self.change_stream(cell, origin, effect, bounds)
             }
             (_, effect) if is_reset(effect) => {
                 self.reset(bounds);
@@ -440,6 +447,32 @@ impl<'e, O: Origin> Replay<'e, O> {
         (noted.also, noted.anchors) = (resolved.also, resolved.anchors);
         let effects = resolved.effects.into_iter().map(Effect::List);
         Patch::Many(effects.map(|effect| apply::<true>(cell, &effect)).collect())
+    }
+
+    fn change_stream(
+        &mut self,
+        cell: &mut Cell,
+        origin: O,
+        effect: &stream::Effect<'e>,
+        bounds: &Bounds,
+    ) -> Patch {
+        let unseen: Vec<usize> =
+            self.groups.iter().zip(bounds).map(|(group, bound)| group.dead.max(*bound)).collect();
+        let looked = std::cell::Cell::new(0);
+        let places = |about: streams::About<'_>| {
+            let found = self.streams.places(&unseen, about);
+            looked.set(looked.get() + 1 + found.len() as u64);
+            found
+        };
+        let place = self.effects.len();
+        let sees = |later: usize, earlier: usize| {
+            let later = if later == place { &origin } else { &self.origins[later] };
+            later.observed(&self.origins[earlier])
+        };
+        let earlier = Earlier { effects: &self.effects, places: &places, sees: &sees };
+        let resolved = streams::resolve(cell, &earlier, effect);
+        self.steps += looked.get();
+        Patch::Many(resolved.iter().map(|effect| apply::<true>(cell, effect)).collect())
     }
 
     fn delete_list(&mut self, cell: &mut Cell, origin: O, noted: &mut Trace, bounds: &Bounds) -> Patch {

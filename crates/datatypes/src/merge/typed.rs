@@ -152,7 +152,7 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
         Effect::ScoredSet(scored_set::Effect::Remove { members }) => {
             scores(among, members.iter().map(|member| (member, None)))
         }
-        Effect::Stream(effect) => super::streams::resolve(cell, among, effect),
+        Effect::Stream(effect) => super::streams::resolve_among(cell, among, effect),
         Effect::List(list::Effect::Push { .. }) => return apply::<true>(cell, effect),
         Effect::List(_) => {
             let resolved = line::resolve(among);

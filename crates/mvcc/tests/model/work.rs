@@ -2,7 +2,8 @@
 
 use crate::merge::{KEY, Stamp, encoded, made_by};
 use crate::mvcc::{Bounds, LossOptions, Store};
-use datatypes::{Cell, Effect, Items, counter, dict, key, list, register, scored_set, set};
+use datatypes::stream::StreamId;
+use datatypes::{Cell, Effect, Items, counter, dict, key, list, register, scored_set, set, stream};
 use types::HashSeed;
 
 /// The effect of a number, by one of two groups.
@@ -51,11 +52,45 @@ const SCRIPTS: &[(&str, Script)] = &[
         Effect::List(list::Effect::Push { end, values: Items::one(text) })
     }),
     ("counters", |_, _| Effect::Counter(counter::Effect::Add { by: 1 })),
+    ("entries and their removal", |number, text| {
+        Effect::Stream(match number % 4 {
+            0 => stream::Effect::Remove { ids: stream::Ids::from_iter([entry(number / 2)]), trims: false },
+            _ => added(number, text),
+        })
+    }),
+    ("deliveries and acknowledgements", |number, text| {
+        let (group, id, none) = (b"g", entry(number / 8), stream::Ids::none());
+        Effect::Stream(match number % 8 {
+            0 => added(number / 8, text),
+            1 => stream::Effect::CreateGroup { group, last: StreamId::ZERO, read: None },
+            2..=6 => stream::Effect::Deliver {
+                group,
+                consumer: [b"ann", b"bob"][number as usize % 2],
+                now_millis: 7,
+                deliveries: vec![stream::Delivery { id, at_millis: 7, count: 1 }],
+                gone: none,
+                last: Some(id),
+                read: None,
+                beside: false,
+            },
+            _ => stream::Effect::Acknowledge { group, ids: stream::Ids::from_iter([id]) },
+        })
+    }),
     ("deadlines", |number, text| match number % 2 {
         0 => Effect::Key(key::Effect::SetDeadline(u64::from(number) + 1)),
         _ => set_to(text),
     }),
 ];
+
+/// The id of an entry.
+fn entry(number: u32) -> StreamId {
+    StreamId::new(u64::from(number) + 1, 0)
+}
+
+fn added(number: u32, value: &[u8]) -> stream::Effect<'_> {
+    let items = Items::two(b"f", value);
+    stream::Effect::Add { id: entry(number), items, trimmed: stream::Ids::none() }
+}
 
 fn new_store() -> Store<Stamp> {
     let mut store = Store::new(HashSeed(11), Stamp::default());
