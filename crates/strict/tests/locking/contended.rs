@@ -27,12 +27,14 @@ fn commit(network: &mut Network, session: SessionId) -> RequestId {
     network.request(1, Request::Commit { session })
 }
 
-/// What a writer hears who commits while somebody has looked at its keys, as long as that one goes on; and then.
+/// What a writer hears who commits while somebody has looked at its keys, as long as that one goes on; and then. It was shown
+/// another key: otherwise it would be run again by itself.
 fn beside_a_reader(network: &mut Network, keys: [&'static str; 2]) -> (Option<String>, String) {
-    let cards = keys.map(|key| network.any(key, Operation::Set(set::Operation::Length), false));
+    let card = |key| network.any(key, Operation::Set(set::Operation::Length), false);
+    let (cards, shown) = (keys.map(card), card(network.four_keys(2)[2]));
     begin(network, READER, &cards);
-    let additions = additions(network, keys);
-    begin(network, WRITER, &additions);
+    let [first, second] = additions(network, keys);
+    begin(network, WRITER, &[shown, first, second]);
     let writer = commit(network, WRITER);
     network.run_for(DELAY * 50);
     let meanwhile = network.answered(writer);
@@ -51,6 +53,21 @@ fn whoever_comes_after_a_refused_vote_waits_for_its_locks() {
     assert_eq!(beside_a_reader(&mut network, keys), (None, "OK".to_owned()));
     let cards = keys.map(|key| network.any(key, Operation::Set(set::Operation::Length), false));
     assert_eq!(network.text(2, 0, &cards), "1 1");
+}
+
+#[test]
+fn a_writer_that_was_shown_nothing_is_run_again() {
+    let mut network = Network::new(&Options::default());
+    let keys = network.four_keys(2);
+    let cards = [network.any(keys[0], Operation::Set(set::Operation::Length), false)];
+    begin(&mut network, READER, &cards);
+    let additions = additions(&network, [keys[0], keys[1]]);
+    begin(&mut network, WRITER, &additions);
+    let writer = commit(&mut network, WRITER);
+    network.run_for(DELAY * 50);
+    assert_eq!(network.answered(writer), None);
+    let reader = commit(&mut network, READER);
+    assert_eq!((network.answer(reader), network.answer(writer)), ("OK".into(), "OK".into()));
 }
 
 /// It is remembered for a second: then a vote is tried again, which takes a round trip less.
