@@ -1,5 +1,6 @@
 """Publish and subscribe: bytes as Redis sends them, over workers and processes, with slow and dying clients."""
 
+import itertools
 import re
 import select
 import shlex
@@ -121,11 +122,20 @@ def play(server, scenario: str, expected: list[bytes] | None) -> list[bytes]:
         name, _, commands = line.strip().partition(": ")
         for command in commands.split(" | "):
             clients[name].socket.sendall(command.encode() + b"\r\n")
+        if not expected:
+            settle(server)
         for name, client in clients.items():
             got.append(client.take(len(expected[len(got)].removesuffix(b"<end>")) if expected else None))
     for client in clients.values():
         client.socket.close()
     return got
+
+
+def settle(server) -> None:
+    """Returns when Redis, which does one thing after the other, has done what it was sent before, and has written what came of it."""
+    with server.client(single_connection_client=True) as client:
+        client.ping()
+        client.ping()
 
 
 def without_numbers(data: bytes) -> bytes:
@@ -153,6 +163,9 @@ def workers():
 @pytest.fixture(scope="module")
 def three():
     with Cluster(1, 3) as cluster:
+        for publisher, subscriber in itertools.permutations(cluster, 2):
+            with publisher.raw() as client:
+                wait_for_link(client, subscriber)
         yield cluster
 
 
@@ -315,6 +328,8 @@ def test_an_idle_subscriber_costs_little():
 def test_who_was_told_of_a_write_finds_it_in_another_region():
     # What b shows of a's writes waits for c, which is far away; messages from a to b travel at once.
     with Cluster(3, 1, "--model", "causal", "--delay", "a-c=300ms", "--delay", "b-c=300ms") as cluster:
+        with cluster["a/1"].raw() as client:
+            wait_for_link(client, cluster["b/1"])
         subscriber = subscribed(cluster["b/1"], "c")
         with cluster["a/1"].session("default") as writer, cluster["b/1"].session("default") as reader:
 

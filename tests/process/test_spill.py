@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 import redis
 from cluster import Cluster
 from harness import wait_until
@@ -147,6 +148,7 @@ def test_a_restart_removes_the_spool_and_loses_nothing():
         assert spool_files(cluster, "a/1") == []
 
 
+@pytest.mark.soak
 def test_copies_do_not_spill_and_their_queues_stay_bounded():
     with Cluster(2, 3, "--model", "causal", "--copies", "3", config=CONFIG.format(MEMORY, 1 << 30)) as cluster:
         clients = [cluster[name].client() for name in ("a/1", "b/1")]
