@@ -110,6 +110,7 @@ def placed(left: str):
     return pytest.mark.parametrize(("regions", "options"), cases)
 
 
+@pytest.mark.soak
 @placed(left="everywhere")
 def test_a_partition_goes_on_when_its_leader_is_killed_under_load(regions, options):
     with Cluster(regions, 3, *options) as cluster:

@@ -289,7 +289,7 @@ def test_transactions_on_many_keys_count_once_whoever_is_killed():
                     with lock:
                         for key, result in zip(own, results):
                             told[key].append(result)
-                    stop.wait(0.005)
+                    stop.wait(0.02)
             except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError) as error:
                 nothing = str(error).startswith(("UNAVAILABLE", "CONFLICT"))
                 with lock:

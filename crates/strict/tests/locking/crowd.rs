@@ -142,14 +142,6 @@ fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
     }
 }
 
-/// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
-/// what it waits for and cannot be stopped any more, and once more if it has waited for one of its own process before: at
-/// most three rounds of all clients.
-#[test]
-fn without_phases_nobody_is_passed_by_more_than_three_rounds_of_the_others() {
-    assert_fair(&options(None), |crowd| 3 * (crowd.adders + crowd.readers + crowd.writers));
-}
-
 /// For each of its two keys a phase of each of the other modes, the rest of the one that runs, and one that it was too late
 /// for.
 #[test]
@@ -164,13 +156,6 @@ fn transactions_of_one_shard_take_one_round_of_the_log() {
     let options = Options { combining: None, ..Options::default() };
     let outcome = run(crowd, &options, 1, Duration::from_secs(1));
     assert!(outcome.writes.min(outcome.counts).min(outcome.looks) >= 8 * 200, "{outcome:?}");
-}
-
-/// Who has been refused a few times takes locks, waits for what is being voted for, and then is changed by nobody.
-#[test]
-fn an_optimistic_transaction_is_passed_by_few_rounds_of_the_others_too() {
-    let options = Options { concurrency: Concurrency::Optimistic, ..Options::default() };
-    assert_fair(&options, |crowd| 16 * (crowd.adders + crowd.readers + crowd.writers));
 }
 
 /// What one of a process's clients finds out under its locks is enough for others of them: in a second there is room for as
@@ -238,5 +223,25 @@ fn a_throng_on_overlapping_keys_never_stands_still() {
         let apart = throng(clients, seed, &Options { combining: None, ..Options::default() });
         let sum = |counts: &[usize]| counts.iter().sum::<usize>();
         assert!(2 * sum(&combined) > 3 * sum(&apart), "{clients} clients: {combined:?}, {apart:?}");
+    }
+}
+
+/// Takes seconds.
+mod soak {
+    use super::*;
+
+    /// Who has waited longest goes first, so a transaction is passed by what is under way when it comes, and by those that have
+    /// what it waits for and cannot be stopped any more, and once more if it has waited for one of its own process before: at
+    /// most three rounds of all clients.
+    #[test]
+    fn without_phases_nobody_is_passed_by_more_than_three_rounds_of_the_others() {
+        assert_fair(&options(None), |crowd| 3 * (crowd.adders + crowd.readers + crowd.writers));
+    }
+
+    /// Who has been refused a few times takes locks, waits for what is being voted for, and then is changed by nobody.
+    #[test]
+    fn an_optimistic_transaction_is_passed_by_few_rounds_of_the_others_too() {
+        let options = Options { concurrency: Concurrency::Optimistic, ..Options::default() };
+        assert_fair(&options, |crowd| 16 * (crowd.adders + crowd.readers + crowd.writers));
     }
 }
