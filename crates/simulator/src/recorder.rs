@@ -115,13 +115,13 @@ impl Recorder {
         }
     }
 
-    /// The last transaction that a transaction's session committed before it.
-    pub fn committed_before(&self, place: usize) -> Option<usize> {
+    /// The last transaction that a transaction's session committed before it, since it began anew if it did.
+    pub fn committed_before(&self, place: usize, gives_up_dependants: bool) -> Option<usize> {
         let session = self.history[place].session;
-        let is_its = |at: &usize| {
-            self.history[*at].session == session && self.history[*at].outcome == Outcome::Committed
-        };
-        (0..place).rev().find(is_its)
+        let began_anew =
+            |at: &usize| self.degraded.contains(at) || gives_up_dependants && self.history[*at].told_of_loss;
+        let before = (0..place).rev().filter(|at| self.history[*at].session == session);
+        before.take_while(|at| !began_anew(at)).find(|at| self.history[*at].outcome == Outcome::Committed)
     }
 
     /// A request of a transaction has reached its gateway, where its session has this thread in common with others.

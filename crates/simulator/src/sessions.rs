@@ -294,7 +294,8 @@ impl<D: Deployment> World<D> {
 
     /// A client was given its session's context, for others.
     fn take_down_context(&mut self, client: usize, place: usize, reply: &ReplyBuf) {
-        let after = self.recorder.committed_before(place);
+        let gives_up = self.deployment.gives_up_dependants();
+        let after = self.recorder.committed_before(place, gives_up);
         if let (Some(Reply::Bulk(token)), Some(after)) = (reply.elements().next(), after) {
             self.contexts.push(Context { token: token.to_vec(), after, client });
         }

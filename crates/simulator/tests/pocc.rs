@@ -1,6 +1,7 @@
 //! POCC in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
 use crate::support::{assert_keeps_its_promise, options, soaks};
 use anabranch_simulator::{Feature, PoccDeployment, Script, run, simulate};
 use causal::pocc::{Mutant, Mutants, Options};
@@ -11,6 +12,12 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
     mistakes::assert_caught(&Bug::new("pocc", mutant, with, seeds), Mutants::from(mutant), |mutants| {
         PoccDeployment::new(Options { mutants, ..Options::default() })
     });
+}
+
+/// A session that was told of a loss gives a context that has only what it did since.
+#[test]
+fn a_context_given_after_a_loss_has_nothing_from_before() {
+    assert_passes(include_bytes!("scripts/pocc-context-after-a-loss.jsonl"), 22);
 }
 
 #[test]
