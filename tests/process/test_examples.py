@@ -8,6 +8,7 @@ A fenced block is one of these, or stands below a comment that says why it is no
   texts of the reply.
 - Commands alone, each in capitals.
 - ```console: shell, with what it prints. ```toml: a configuration. ```lua: a handler. ```python: see test_porting.py.
+- ```text: a diagram, which is not run.
 """
 
 import json
@@ -31,6 +32,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "consistency").glob("*.md")),
     *sorted((ROOT / "docs" / "operations").glob("*.md")),
+    ROOT / "docs" / "internals" / "cops.md",
+    ROOT / "docs" / "internals" / "pocc.md",
     ROOT / "docs" / "reference" / "configuration.md",
 ]
 BLOCK = re.compile(r"(?:^ *<!-- not run: (?P<why>.+?) -->\n\n?)?^ *```(?P<kind>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -43,6 +46,9 @@ SECONDS_TO_SEE = 20.0
 
 # A state of a branch keyspace; in a command that is typed it stands for one that the reply before names.
 STATE = re.compile(r"\d+@\d+\.\d+")
+# A session's token, which a page shortens where it is typed.
+TOKEN = re.compile(r"\b[0-9a-f]{16,}\b")
+SHORT_TOKEN = re.compile(r"\b[0-9a-f]{4}\.\.\.")
 
 
 class Block:
@@ -77,8 +83,9 @@ class Stage:
         self.folder = folder
         self.servers, self.ports, self.clients = [], {}, {}
         self.cluster = None
-        # The states that a reply has named last.
+        # The states that a reply has named last, and the tokens.
         self.states: list[str] = []
+        self.tokens: list[str] = []
 
     def close(self) -> None:
         for client in self.clients.values():
@@ -150,6 +157,8 @@ def test_every_example_runs_or_says_why_not(page, tmp_path):
 
 def run(block: Block, stage: Stage) -> None:
     first = next(line for line in block.lines if line.strip())
+    if block.kind == "text":
+        return
     if block.kind == "python":
         assert block.place.startswith(str(test_porting.PAGE.relative_to(ROOT))), f"{block.place}: only porting.md's are run"
     elif block.kind == "toml":
@@ -237,6 +246,7 @@ def expect(block: Block, stage: Stage, client: Raw, typed: str, expected: list[s
     """Sends a command and compares the reply with what the page shows; waits where it is a read."""
     command, _, remark = typed.partition(" #")
     words = [STATE.sub(lambda _: stage.states[0], word) for word in shlex.split(command)]
+    words = [SHORT_TOKEN.sub(lambda _: stage.tokens[0], word) for word in words]
     named = re.match(r" replies ([^:;]*)", remark)
     wanted = re.findall(r'"[^"]*"|\b\d+\b', named[1]) if named else []
     deadline = time.monotonic() + (SECONDS_TO_SEE if words[0] in READS else 0)
@@ -244,6 +254,7 @@ def expect(block: Block, stage: Stage, client: Raw, typed: str, expected: list[s
         reply = client.call(*words)
         shown = printed(reply)
         stage.states = STATE.findall(shown) or stage.states
+        stage.tokens = TOKEN.findall(shown) or stage.tokens
         fits = matches(shown, expected) if expected else not reply.is_error
         if fits and all(part in shown for part in wanted):
             return

@@ -536,7 +536,7 @@ fn claimed(claim: &Claim) -> checker::Claim {
 fn expect_clean(seeds: std::ops::Range<u64>, plan: Plan) {
     let (mut transactions, mut runs) = (0, 0);
     // `cargo xtask soak` goes through all.
-    for seed in seeds.step_by(if crate::soaks() { 1 } else { 5 }) {
+    for seed in seeds.step_by(if crate::soaks() { 1 } else { 10 }) {
         let report = play(seed, plan);
         assert!(report.ok, "seed {seed}: {:#?}", report.violations);
         (transactions, runs) = (transactions + report.transactions, runs + 1);

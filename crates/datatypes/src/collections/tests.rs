@@ -542,9 +542,9 @@ fn clones_stay_as_they_are() {
         (PackedMap::new(9), PackedSet::new(9), ScoredTree::new(9), ChunkedList::new());
     let mut models = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
     let mut clones = Vec::new();
-    for step in 0..60_000 {
-        let (name, value) = (name(rng.usize(..15_000)), value(&mut rng));
-        let adds = rng.u32(..10) < if step < 40_000 { 8 } else { 2 };
+    for step in 0..15_000 {
+        let (name, value) = (name(rng.usize(..4_000)), value(&mut rng));
+        let adds = rng.u32(..10) < if step < 10_000 { 8 } else { 2 };
         if adds {
             let score = rng.f64();
             map.insert(&name, &value);
@@ -567,7 +567,7 @@ fn clones_stay_as_they_are() {
                 models.2.remove(at);
             }
         }
-        if step % 5_000 == 0 {
+        if step % 1_250 == 0 {
             clones.push((map.clone(), set.clone(), scored.clone(), list.clone(), models.clone()));
         }
     }

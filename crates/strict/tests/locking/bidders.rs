@@ -45,15 +45,15 @@ fn without() -> user::Type {
     user::register("auction-plain", 2, Module::native::<Plain>()).expect("there is room")
 }
 
-/// How many transactions of a second's bidders, who bid on two of four lots and want to know whether the bids were taken, and
-/// of those who look at the leaders of two were answered.
+/// How many transactions were answered in half a second: of bidders, who bid on two of four lots and want to know whether the
+/// bids were taken, and of those who look at the leaders of two.
 fn crowd(of: user::Type, [bidders, onlookers]: [u64; 2], options: &Options) -> [usize; 2] {
     let mut network = Network::new(options);
     // A transaction on one shard is one message, and waits for no lock of another such one.
     let (lots, mut random) = (network.four_keys(2), Rng::with_seed(1));
     let mut sent: Vec<Option<RequestId>> = vec![None; (bidders + onlookers) as usize];
     let mut answered = [0; 2];
-    let limit = network.now + Duration::from_secs(1);
+    let limit = network.now + Duration::from_millis(500);
     loop {
         for (session, sent) in (0..).zip(&mut sent) {
             let looks = session >= bidders;
@@ -82,7 +82,7 @@ fn crowd(of: user::Type, [bidders, onlookers]: [u64; 2], options: &Options) -> [
     }
 }
 
-/// Messages take a millisecond and nothing else takes time, so a second has room for as many rounds either way.
+/// Messages take a millisecond and nothing else takes time, so there is room for as many rounds either way.
 #[test]
 fn bids_that_share_a_mode_run_side_by_side() {
     let options = Options { combining: None, ..Options::default() };

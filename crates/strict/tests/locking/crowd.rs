@@ -132,7 +132,7 @@ fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
             places.into_iter().enumerate().filter(|(place, _)| crate::soaks() || turn % 4 == *place)
         {
             let crowd = Crowd { adders, readers, writers, counters: 0, shards, far };
-            let outcome = run(crowd, options, 1, Duration::from_secs(1));
+            let outcome = run(crowd, options, 1, Duration::from_millis(500));
             assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
             for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
             {
