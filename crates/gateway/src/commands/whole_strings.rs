@@ -1,4 +1,4 @@
-//! Commands that read the strings of several keys, compute something of them, and perhaps write one.
+//! Commands that read the strings of one key or several, compute something of them, and perhaps write one.
 
 use crate::plan::Plan;
 use crate::turns::{On, Turns, first_error, plan};
