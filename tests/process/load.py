@@ -1,10 +1,11 @@
-"""Clients that write without pause and remember exactly what was acknowledged, and what must hold after a crash.
+"""Clients that write one request after the other and remember exactly what was acknowledged, and what must hold after a crash.
 
 Every writer owns its keys and has at most one request under way, so after a crash it knows what the server may show:
 everything acknowledged, and the one request under way either wholly or not at all.
 """
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 import redis
@@ -48,6 +49,7 @@ class Writer:
                     self.sent = self.acknowledged + 1
                     self.write(client, self.sent)
                     self.acknowledged = self.sent
+                    time.sleep(0.001)
         except INTERRUPTED:
             pass
         except BaseException as error:

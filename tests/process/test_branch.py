@@ -355,6 +355,7 @@ def test_killed_sites_lose_nothing_and_the_graph_is_compressed():
                             with client.pipeline(transaction=True) as pipe:
                                 pipe.incr("all").incr(f"of {name}").sadd("names", name).execute()
                             acknowledged[name] += 1
+                            time.sleep(0.004)
                 except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
                     unknown[name] += 1
                     time.sleep(0.05)

@@ -141,6 +141,7 @@ def test_nothing_is_lost_or_counted_twice_where_processes_are_killed(cluster):
                         with client.pipeline(transaction=True) as pipe:
                             pipe.incr(f"all:{acknowledged[name] % 7}").incr(f"of {name}").execute()
                         acknowledged[name] += 1
+                        time.sleep(0.004)
             except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
                 unknown[name] += 1
                 time.sleep(0.05)

@@ -179,6 +179,7 @@ def test_transactions_over_shards_are_seen_whole(strict):
         with strict["b/1"].client() as client:
             while not ended.is_set():
                 assert sum(map(int, client.mget(accounts))) == 600
+                time.sleep(0.002)
 
     reader = threading.Thread(target=observe, daemon=True)
     reader.start()
