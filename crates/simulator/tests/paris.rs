@@ -1,7 +1,7 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
-use crate::support::{options, whole};
+use crate::support::{options, soaks, whole};
 use anabranch_simulator::{Feature, Options, ParisDeployment, run};
 use causal::paris;
 use std::ops::RangeInclusive;
@@ -39,12 +39,6 @@ fn an_effect_left_out_at_the_bound_is_caught() {
 #[test]
 fn a_forgotten_bound_is_caught() {
     assert_caught(12..=61, paris::Mutant::BoundNotRemembered);
-}
-
-/// The tree inside a region: one in its middle speaks for itself alone.
-#[test]
-fn a_minimum_without_those_below_is_caught() {
-    assert_caught(28..=57, paris::Mutant::SubtreeLeftOut);
 }
 
 /// Corrections 29.
@@ -125,6 +119,17 @@ mod soak {
             paris::Mutant::OwnFirstAtATie,
         );
     }
+
+    #[test]
+    fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
+        assert_caught_evicting(1..=50, paris::Mutant::KeptAboveCut);
+    }
+
+    /// The tree inside a region: one in its middle speaks for itself alone.
+    #[test]
+    fn a_minimum_without_those_below_is_caught() {
+        assert_caught(28..=57, paris::Mutant::SubtreeLeftOut);
+    }
 }
 
 #[test]
@@ -140,8 +145,8 @@ const FADING: [Feature; 2] = [Feature::FadingRegions, Feature::Focus];
 
 #[test]
 fn a_region_is_lost_and_the_others_go_on() {
-    for with in [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]]
-    {
+    let ways = [FADING.to_vec(), vec![Feature::FadingRegions], vec![Feature::Eviction, Feature::Partitions]];
+    for with in ways.into_iter().take(if soaks() { 3 } else { 1 }) {
         let summary = run("paris", &Options { with, ..whole(11, 3) }).unwrap();
         assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     }
@@ -158,11 +163,6 @@ fn who_restarts_after_an_eviction_goes_on() {
 #[track_caller]
 fn assert_caught_evicting(seeds: RangeInclusive<u64>, mutant: paris::Mutant) {
     assert_caught_with(&FADING, seeds, mutant);
-}
-
-#[test]
-fn a_survivor_that_keeps_what_is_above_the_cut_is_caught() {
-    assert_caught_evicting(1..=50, paris::Mutant::KeptAboveCut);
 }
 
 #[test]
