@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ ROOT = HERE.parents[1]
 CACHE = ROOT / ".cache/apps"
 # How long an installation or a compilation may take, in seconds: the first one fetches everything.
 PREPARE_SECONDS = 1500
+# Suites run side by side and share what is installed: one at a time looks whether it is there.
+PREPARES = threading.Lock()
 LIMIT_SECONDS = 540
 # A part that begins so is a regular expression, others name one test.
 PATTERN = "~"
@@ -87,7 +90,8 @@ class Go:
         """Compiled already, if nothing has changed: Go keeps what it compiles."""
         name = re.sub(r"\W", "-", self.package).strip("-") or "flows"
         binary = CACHE / "go-bin" / f"{name}.test"
-        prepare([go(), "test", "-c", "-o", str(binary), self.package], HERE / "go", GO_ENVIRONMENT)
+        with PREPARES:
+            prepare([go(), "test", "-c", "-o", str(binary), self.package], HERE / "go", GO_ENVIRONMENT)
         return binary
 
     def run(self, tests: list[str], server, protocol: int) -> dict[str, str]:
@@ -214,16 +218,17 @@ def node_modules() -> Path:
     lock = (HERE / "node/package-lock.json").read_bytes()
     folder = CACHE / f"node-{hashlib.sha256(lock).hexdigest()[:16]}"
     ready = folder / "node_modules/.ready"
-    if not ready.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / "node" / name, folder)
-        prepare([tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
-        ready.touch()
-    tool("node")
-    for path in (HERE / "node").glob("*.mjs"):
-        if not (folder / path.name).exists() or (folder / path.name).read_bytes() != path.read_bytes():
-            shutil.copy(path, folder)
+    with PREPARES:
+        if not ready.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(HERE / "node" / name, folder)
+            prepare([tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+            ready.touch()
+        tool("node")
+        for path in (HERE / "node").glob("*.mjs"):
+            if not (folder / path.name).exists() or (folder / path.name).read_bytes() != path.read_bytes():
+                shutil.copy(path, folder)
     return folder
 
 
