@@ -128,7 +128,7 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
     let mut visible = Visible::new(&decoded, findings);
     // Most of these had no effect.
-    let told = history.iter().filter(|transaction| transaction.told_of_loss);
+    let told = history.iter().filter(|transaction| transaction.loss_reported);
     visible.told = told.map(|transaction| (transaction.session, transaction.invoked)).collect();
     visible.check_places(findings);
     visible.check_stable_time(findings);

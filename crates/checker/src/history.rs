@@ -216,8 +216,8 @@ pub struct Transaction {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
     /// True if the client was told with it that what its session had written was given up.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told_of_loss: bool,
+    #[serde(rename = "told_of_loss", default, skip_serializing_if = "std::ops::Not::not")]
+    pub loss_reported: bool,
     /// True for a read made when everything had come to rest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_rest: bool,

@@ -113,4 +113,4 @@ pub use levels::{holds_by_claims, holds_by_definition, infer};
 pub use losses::{ListedLoss, check_losses};
 pub use render::{describe, render, render_values};
 pub use report::{Check, Level, Report, Violation, check, check_file, check_replies, check_unclaimed};
-pub use search::{SearchOutcome, search_asked, search_serial_order, search_strict_order};
+pub use search::{SearchOutcome, search_requested, search_serial_order, search_strict_order};

@@ -93,7 +93,7 @@ pub fn search_serial_order(history: &[Transaction], limit: usize) -> SearchOutco
 /// Searches for a strictly serial order of what clients requested and saw, without claims: the search ignores effects,
 /// and leaves out what no client requested. Claims say what to try first and, where keys expire, when a transaction
 /// looked at deadlines.
-pub fn search_asked<'h>(history: &'h [Transaction], limit: usize) -> SearchOutcome {
+pub fn search_requested<'h>(history: &'h [Transaction], limit: usize) -> SearchOutcome {
     let Some(hints) = Hints::of(history) else { return SearchOutcome::GaveUp };
     let asked = history.iter().filter(|t| t.outcome != Outcome::Aborted && !t.steps.is_empty());
     let Some(decoded) = asked.map(Decoded::new).collect::<Option<Vec<_>>>() else {

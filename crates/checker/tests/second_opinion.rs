@@ -137,7 +137,7 @@ fn history(plan: &[PlannedTransaction]) -> Vec<Transaction> {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: false,
         });

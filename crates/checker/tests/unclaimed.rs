@@ -25,7 +25,7 @@ fn transaction(number: u64, session: u64, outcome: Outcome, steps: Vec<Step>) ->
         follows: None,
         thread: None,
         given_up: false,
-        told_of_loss: false,
+        loss_reported: false,
         constraints: None,
         at_rest: false,
     }

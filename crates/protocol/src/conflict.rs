@@ -28,6 +28,6 @@ pub struct Conflict {
     /// The write that is lost.
     pub lost: ConflictingWrite,
     /// The write that it is lost to.
-    pub kept: ConflictingWrite,
+    pub winner: ConflictingWrite,
 }
-wire_struct!(Conflict { key, name, part, lost, kept });
+wire_struct!(Conflict { key, name, part, lost, winner });

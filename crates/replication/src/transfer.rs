@@ -7,7 +7,7 @@
 //! a lost one is asked for again, a repeated one is not taken twice.
 //!
 //! ```text
-//!   taker: Taker::ask ----- Ask { transfer, cursor } ------------> giver: Giver::asked, then its state at the cursor
+//!   taker: Taker::ask ----- Ask { transfer, cursor } ------------> giver: Giver::on_request, then its state at the cursor
 //!          Taker::take <--- Piece { transfer, cursor, next, .. } --
 //! ```
 //!
@@ -121,7 +121,7 @@ impl<P> Default for Giver<P> {
 
 impl<P: Copy + Ord> Giver<P> {
     /// A taker asks, or announces that it will: nothing that it may still ask for is forgotten.
-    pub fn asked(&mut self, taker: P, now: Instant) {
+    pub fn on_request(&mut self, taker: P, now: Instant) {
         self.takers.insert(taker, now);
     }
 
@@ -205,8 +205,8 @@ mod tests {
     fn a_silent_taker_loses_its_lease() {
         let lease = Duration::from_micros(10);
         let mut giver = Giver::default();
-        giver.asked('a', Instant(0));
-        giver.asked('b', Instant(5));
+        giver.on_request('a', Instant(0));
+        giver.on_request('b', Instant(5));
         assert!(giver.is_giving(Instant(9), lease));
         giver.given('b');
         assert!(!giver.is_giving(Instant(10), lease));

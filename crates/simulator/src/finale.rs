@@ -8,7 +8,7 @@ use crate::workload::Plan;
 use crate::world::{Event, World};
 use checker::{
     Check, Level, ListedLoss, Outcome, Report, SearchOutcome, Transaction, Violation, check, check_losses,
-    check_unclaimed, search_asked,
+    check_unclaimed, search_requested,
 };
 use std::collections::BTreeMap;
 use types::{PartitionId, RegionId};
@@ -300,7 +300,7 @@ impl Run {
     fn asked_otherwise(mut self, whole: bool) -> Self {
         let report = &mut self.report;
         let is_searched = whole && report.violations.is_empty() && report.model == Level::StrictSerializable;
-        let searched = is_searched.then(|| search_asked(&self.history, SEARCHED));
+        let searched = is_searched.then(|| search_requested(&self.history, SEARCHED));
         if searched == Some(SearchOutcome::Impossible) {
             let message =
                 "the claims explain the history, but a search that believes none finds no order".into();

@@ -119,7 +119,7 @@ impl Recorder {
     pub fn committed_before(&self, place: usize, gives_up_dependants: bool) -> Option<usize> {
         let session = self.history[place].session;
         let began_anew =
-            |at: &usize| self.degraded.contains(at) || gives_up_dependants && self.history[*at].told_of_loss;
+            |at: &usize| self.degraded.contains(at) || gives_up_dependants && self.history[*at].loss_reported;
         let before = (0..place).rev().filter(|at| self.history[*at].session == session);
         before.take_while(|at| !began_anew(at)).find(|at| self.history[*at].outcome == Outcome::Committed)
     }
@@ -177,7 +177,7 @@ impl Recorder {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: false,
         });
@@ -203,8 +203,8 @@ impl Recorder {
     }
 
     /// With this reply the client got the error that its session's writes were given up.
-    pub fn told_of_loss(&mut self, place: usize) {
-        self.history[place].told_of_loss = true;
+    pub fn loss_reported(&mut self, place: usize) {
+        self.history[place].loss_reported = true;
     }
 
     /// After the error that a session lost dependencies, the session is a causal thread of its own, without an
@@ -212,7 +212,7 @@ impl Recorder {
     pub fn begin_threads_anew(&mut self, gives_up_dependants: bool) {
         let mut last = self.history.iter().map(|transaction| transaction.session).max().unwrap_or(0);
         let told: Vec<usize> = match gives_up_dependants {
-            true => (0..self.history.len()).filter(|place| self.history[*place].told_of_loss).collect(),
+            true => (0..self.history.len()).filter(|place| self.history[*place].loss_reported).collect(),
             false => Vec::new(),
         };
         let mut anew: Vec<usize> = self.degraded.iter().copied().chain(told).collect();

@@ -256,7 +256,7 @@ impl<D: Deployment> World<D> {
         if !open.plan.commands.is_empty() {
             if tells_of_loss(reply) {
                 let place = open.place;
-                self.told_of_loss(client, place);
+                self.loss_reported(client, place);
             }
             return self.on_commanded(client, index, reply);
         }
@@ -269,7 +269,7 @@ impl<D: Deployment> World<D> {
         let (stage, context) = (open.stage, open.context.clone());
         let (place, (first, replies, next)) = (open.place, open.answered(reply));
         if tells_of_loss(reply) {
-            self.told_of_loss(client, place);
+            self.loss_reported(client, place);
         }
         match (stage, context) {
             (Stage::Give, _) => self.take_down_context(client, place, reply),
@@ -285,8 +285,8 @@ impl<D: Deployment> World<D> {
     }
 
     /// A client's session depended on what was given up, and begins anew; where it does, also without the context it had taken.
-    fn told_of_loss(&mut self, client: usize, place: usize) {
-        self.recorder.told_of_loss(place);
+    fn loss_reported(&mut self, client: usize, place: usize) {
+        self.recorder.loss_reported(place);
         if self.deployment.gives_up_dependants() {
             self.clients[client].follows = None;
         }

@@ -11,7 +11,7 @@ pub struct RegionSet(u64);
 
 impl RegionSet {
     /// How many regions are told apart.
-    pub const TOLD_APART: u16 = LAST;
+    pub const DISTINCT: u16 = LAST;
 
     fn bit(region: RegionId) -> u64 {
         1 << region.0.min(LAST)

@@ -124,11 +124,11 @@ impl Model for CausalBaselines {
         &self,
         options: &StoredOptions,
         region: &str,
-        asked_in: &str,
+        own_region: &str,
         cluster: &ClusterShape,
     ) -> Result<StoredOptions, String> {
         match split(options).0 {
-            None => CAUSAL.note_eviction(options, region, asked_in, cluster),
+            None => CAUSAL.note_eviction(options, region, own_region, cluster),
             Some(_) => Err(
                 "it is kept by a baseline for measurements: a region cannot be evicted from it; restore its \
                             processes, or copy the keys to another keyspace"

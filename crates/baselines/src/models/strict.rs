@@ -134,10 +134,10 @@ impl Model for StrictBaselines {
         &self,
         options: &StoredOptions,
         region: &str,
-        asked_in: &str,
+        own_region: &str,
         cluster: &ClusterShape,
     ) -> Result<StoredOptions, String> {
-        Strict.note_eviction(options, region, asked_in, cluster)
+        Strict.note_eviction(options, region, own_region, cluster)
     }
 }
 

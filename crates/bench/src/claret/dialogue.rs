@@ -1,6 +1,6 @@
 //! A transaction as what a client sends and is told, however that travels.
 
-use super::plan::{Asked, Command, Event, OneStep, Plan};
+use super::plan::{Batch, Command, Event, OneStep, Plan};
 use crate::transactions::{End, Trouble, refusal};
 use resp::Value;
 
@@ -125,7 +125,7 @@ impl Dialogue {
     }
 
     fn next_step(&mut self) {
-        let Asked { commands, last } = self.plan.step(&self.replies);
+        let Batch { commands, last } = self.plan.step(&self.replies);
         (self.rest, self.last) = (commands.into_iter(), last);
         self.answered.clear();
     }
@@ -214,10 +214,10 @@ mod tests {
             "two"
         }
 
-        fn step(&self, replies: &[Vec<Value>]) -> Asked {
+        fn step(&self, replies: &[Vec<Value>]) -> Batch {
             match replies {
-                [] => Asked::first(vec![words("GET a"), words("GET b")]),
-                _ => Asked::last(vec![words("SET c 1")]),
+                [] => Batch::first(vec![words("GET a"), words("GET b")]),
+                _ => Batch::last(vec![words("SET c 1")]),
             }
         }
     }

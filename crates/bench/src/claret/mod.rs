@@ -29,7 +29,7 @@ mod setting;
 mod unmodified;
 
 pub use dialogue::{Dialogue, Form, Next};
-pub use plan::{Asked, Command, Event, Plan, Source};
+pub use plan::{Batch, Command, Event, Plan, Source};
 pub use rawmix::RawMix;
 pub use report::{Comparison, Measured, Ratio, table, unevenness};
 pub use retwis::Retwis;

@@ -12,22 +12,22 @@ pub(super) fn words(text: &str) -> Command {
 
 /// What a step asks.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct Batch {
     /// In any order: none needs another one's reply.
     pub commands: Vec<Command>,
     /// No step comes after it.
     pub last: bool,
 }
 
-impl Asked {
+impl Batch {
     /// The last step.
     pub fn last(commands: Vec<Command>) -> Self {
-        Asked { commands, last: true }
+        Batch { commands, last: true }
     }
 
     /// A step after which others come.
     pub fn first(commands: Vec<Command>) -> Self {
-        Asked { commands, last: false }
+        Batch { commands, last: false }
     }
 }
 
@@ -36,7 +36,7 @@ pub trait Plan {
     /// What it is called in reports.
     fn kind(&self) -> &'static str;
     /// The step after so many that were answered.
-    fn step(&self, replies: &[Vec<Value>]) -> Asked;
+    fn step(&self, replies: &[Vec<Value>]) -> Batch;
     /// What the workload learns from its commit.
     fn outcome(&self, _replies: &[Vec<Value>]) -> Option<Event> {
         None
@@ -54,8 +54,8 @@ impl Plan for OneStep {
         self.kind
     }
 
-    fn step(&self, _: &[Vec<Value>]) -> Asked {
-        Asked::last(self.commands.clone())
+    fn step(&self, _: &[Vec<Value>]) -> Batch {
+        Batch::last(self.commands.clone())
     }
 }
 

@@ -5,7 +5,7 @@
 //! distribution. The paper gives neither the shares of its two mixes nor that distribution: both are ours.
 
 use super::graph;
-use super::plan::{Asked, Command, Event, OneStep, Plan, Source, reply, share, text, texts, words};
+use super::plan::{Batch, Command, Event, OneStep, Plan, Source, reply, share, text, texts, words};
 use resp::Value;
 use std::collections::VecDeque;
 
@@ -128,15 +128,15 @@ impl Plan for Timeline {
         "timeline"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
             let newest = format!("ZREVRANGE timeline:{} 0 {}", self.user, SHOWN - 1);
-            return Asked::first(vec![words(&newest)]);
+            return Batch::first(vec![words(&newest)]);
         }
         let posts = texts(reply(replies, 0, 0));
         let each =
             |post: &String| [words(&format!("HGETALL post:{post}")), words(&format!("SCARD reposts:{post}"))];
-        Asked::last(posts.iter().flat_map(each).collect())
+        Batch::last(posts.iter().flat_map(each).collect())
     }
 
     fn outcome(&self, replies: &[Vec<Value>]) -> Option<Event> {
@@ -158,12 +158,12 @@ impl Plan for Spread {
         if self.repost.is_some() { "repost" } else { "post" }
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         let Spread { user, now, repost } = self;
         if replies.is_empty() {
             let mut first = vec![words(&format!("SMEMBERS followers:{user}"))];
             first.extend(repost.is_none().then(|| words("UID.NEXT post-ids")));
-            return Asked::first(first);
+            return Batch::first(first);
         }
         let (post, what) = match repost {
             Some(post) => (post.clone(), format!("BLIND SADD reposts:{post} {user}")),
@@ -176,7 +176,7 @@ impl Plan for Spread {
         let own = format!("BLIND ZADD posts:{user} {now} {post}");
         let of = |follower: String| words(&format!("BLIND ZADD timeline:{follower} {now} {post}"));
         let spread = texts(reply(replies, 0, 0)).into_iter().map(of);
-        Asked::last([words(&what), words(&own)].into_iter().chain(spread).collect())
+        Batch::last([words(&what), words(&own)].into_iter().chain(spread).collect())
     }
 }
 
@@ -187,12 +187,12 @@ impl Plan for NewUser {
         "new_user"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Asked::first(vec![words("UID.NEXT user-ids")]);
+            return Batch::first(vec![words("UID.NEXT user-ids")]);
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
-        Asked::last(vec![words(&format!("BLIND HSET user:{id} name name-of-{id}"))])
+        Batch::last(vec![words(&format!("BLIND HSET user:{id} name name-of-{id}"))])
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         Value::Bulk(text.as_bytes().to_vec())
     }
 
-    fn lines(asked: &Asked) -> Vec<String> {
+    fn lines(asked: &Batch) -> Vec<String> {
         asked.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
     }
 

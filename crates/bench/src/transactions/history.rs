@@ -46,7 +46,7 @@ impl Recorder {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: tried.at_rest,
         };

@@ -106,11 +106,11 @@ impl Model for Causal {
         &self,
         options: &StoredOptions,
         region: &str,
-        asked_in: &str,
+        own_region: &str,
         cluster: &ClusterShape,
     ) -> Result<StoredOptions, String> {
         let mut options: Options = read(options)?;
-        options.note_eviction(region, asked_in, cluster)?;
+        options.note_eviction(region, own_region, cluster)?;
         Ok(store(&options))
     }
 }

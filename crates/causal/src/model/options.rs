@@ -292,11 +292,11 @@ impl Options {
     pub(super) fn note_eviction(
         &mut self,
         region: &str,
-        asked_in: &str,
+        own_region: &str,
         cluster: &ClusterShape,
     ) -> Result<(), String> {
-        if asked_in == region || self.evicted.iter().any(|evicted| evicted == asked_in) {
-            return Err(format!("this process is in region '{asked_in}': ask one of a region that stays"));
+        if own_region == region || self.evicted.iter().any(|evicted| evicted == own_region) {
+            return Err(format!("this process is in region '{own_region}': ask one of a region that stays"));
         }
         self.check_eviction(region, cluster)?;
         if self.evicted.iter().all(|evicted| evicted != region) {
@@ -334,8 +334,8 @@ impl Options {
         stays: &dyn Fn(&str) -> bool,
         cluster: &ClusterShape,
     ) -> Result<(), String> {
-        if cluster.region_count() > RegionSet::TOLD_APART {
-            return Err(format!("eviction is for clusters of at most {} regions", RegionSet::TOLD_APART));
+        if cluster.region_count() > RegionSet::DISTINCT {
+            return Err(format!("eviction is for clusters of at most {} regions", RegionSet::DISTINCT));
         }
         let is_gone = |partition: &u16| {
             let holders = self.holders(cluster, *partition);

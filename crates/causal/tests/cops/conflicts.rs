@@ -21,7 +21,7 @@ fn listed(world: &World, region: u16) -> Vec<String> {
     let conflicts = partition(world, replica(region, 0)).conflicts();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let told = |(lost, kept): (&[u8], &[u8])| format!("{} to {}", text(lost), text(kept));
-    conflicts.iter().map(|conflict| told((&conflict.lost.value, &conflict.kept.value))).collect()
+    conflicts.iter().map(|conflict| told((&conflict.lost.value, &conflict.winner.value))).collect()
 }
 
 /// So many regions write a key that all of them have, without seeing one another, each once.

@@ -99,8 +99,8 @@ fn an_eviction_is_all_that_becomes_of_options() {
     assert!(Causal::BARE.may_become(&before, &after) && !Causal::BARE.may_become(&after, &before));
     assert!(Causal::BARE.was_created_as(&after, &before));
     assert_eq!(read::<Options>(&after).unwrap().evicted, ["r2"]);
-    let refused = |region: &str, asked_in: &str| {
-        Causal::BARE.note_eviction(&after, region, asked_in, &cluster).unwrap_err()
+    let refused = |region: &str, own_region: &str| {
+        Causal::BARE.note_eviction(&after, region, own_region, &cluster).unwrap_err()
     };
     assert!(refused("r1", "r0").contains("nobody else has"));
     assert!(refused("r0", "r2").contains("ask one of a region that stays"));

@@ -121,7 +121,7 @@ impl Run {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: false,
         });

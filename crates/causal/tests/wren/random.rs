@@ -151,7 +151,7 @@ impl Run {
             key: conflict.key.into(),
             name: conflict.name.into(),
             value: conflict.lost.value.into(),
-            instead: conflict.kept.value.into(),
+            instead: conflict.winner.value.into(),
         };
         let partition = |region, index| self.world.node(replica(region, index)).as_partition();
         let conflicts = |region| (0..PARTITIONS).filter_map(move |index| partition(region, index));
@@ -328,7 +328,7 @@ impl Run {
                     follows: None,
                     thread: None,
                     given_up: false,
-                    told_of_loss: false,
+                    loss_reported: false,
                     constraints: None,
                     at_rest: false,
                 }),
@@ -446,7 +446,7 @@ impl Run {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: false,
         });

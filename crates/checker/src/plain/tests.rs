@@ -314,7 +314,7 @@ fn transaction(operations: &[Operation<'_>], now_millis: u64) -> Transaction {
         follows: None,
         thread: None,
         given_up: false,
-        told_of_loss: false,
+        loss_reported: false,
         constraints: None,
         at_rest: false,
     }

@@ -1,7 +1,7 @@
 //! What took effect without anybody's claim, beside what clients in doubt asked for.
 
 use crate::anomalies::support::{DELETE, GET, History, add, increment, write};
-use anabranch_checker::{Check, Level, SearchOutcome, check, search_asked};
+use anabranch_checker::{Check, Level, SearchOutcome, check, search_requested};
 use datatypes::{Operation, set};
 
 fn violations(history: &History) -> Vec<(Check, String)> {
@@ -108,7 +108,7 @@ fn a_search_of_what_was_asked_for_leaves_out_what_nobody_asked_for() {
     let read = |value: &str| {
         let mut history = in_doubt(&[("x", "a"), ("y", "c")]);
         history.transaction(2, 20, 30).step("y", GET, Some(value)).at(25);
-        search_asked(&history.0, 1_000)
+        search_requested(&history.0, 1_000)
     };
     assert!(matches!(read("\"b\""), SearchOutcome::Serial(_)));
     assert_eq!(read("\"c\""), SearchOutcome::Impossible);
@@ -127,5 +127,5 @@ fn a_search_does_not_come_back_to_what_changed_nothing_at_its_place() {
     }
     let contains = Operation::Set(set::Operation::Contains { member: b"a" });
     history.transaction(1, 110, 120).step("s", contains, Some("(integer) 0")).at(30);
-    assert!(matches!(search_asked(&history.0, 1_000), SearchOutcome::Serial(_)));
+    assert!(matches!(search_requested(&history.0, 1_000), SearchOutcome::Serial(_)));
 }

@@ -82,7 +82,7 @@ impl History {
             follows: None,
             thread: None,
             given_up: false,
-            told_of_loss: false,
+            loss_reported: false,
             constraints: None,
             at_rest: false,
         });

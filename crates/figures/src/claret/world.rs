@@ -7,7 +7,7 @@ use super::{COSTS, Costs, GATEWAYS, SHARDS, Setup};
 use crate::agenda::Agenda;
 use crate::system::{Deployed, LIFE, Place};
 use crate::world::{EPOCH, KEYSPACE, REPLICAS, count_records, topology};
-use bench::claret::{Asked, Command, Event, Form, Plan, Source};
+use bench::claret::{Batch, Command, Event, Form, Plan, Source};
 use protocol::{Durable, Input, Now, Packet, Protocol, Replica, Replies};
 use resp::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,8 +71,8 @@ impl Plan for Filling {
         "load"
     }
 
-    fn step(&self, _: &[Vec<Value>]) -> Asked {
-        Asked::last(self.0.clone())
+    fn step(&self, _: &[Vec<Value>]) -> Batch {
+        Batch::last(self.0.clone())
     }
 }
 

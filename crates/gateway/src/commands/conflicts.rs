@@ -146,7 +146,7 @@ fn write(conflict: &Conflict, sink: &mut dyn ReplySink) {
         Some(element) => sink.bulk(&element),
         None => sink.null(),
     }
-    for (name, write) in [("lost", &conflict.lost), ("kept", &conflict.kept)] {
+    for (name, write) in [("lost", &conflict.lost), ("kept", &conflict.winner)] {
         sink.bulk(name.as_bytes());
         sink.map(3);
         sink.bulk(b"value");
@@ -215,7 +215,7 @@ mod tests {
             name: b"\x00name".to_vec().into(),
             part: LostPart::Value,
             lost: Default::default(),
-            kept: Default::default(),
+            winner: Default::default(),
         };
         let id = id(&conflict);
         assert_eq!(read_id(&id), Some((conflict.key.clone(), conflict.name.to_vec())));

@@ -180,7 +180,7 @@ pub trait Model: Sync {
             .to_owned())
     }
 
-    /// The options once a region is gone for good. `asked_in` is the region of the process that was told so.
+    /// The options once a region is gone for good. `own_region` is the region of the process that was told so.
     ///
     /// # Errors
     /// The keyspace does not go on without it, and why.
@@ -188,7 +188,7 @@ pub trait Model: Sync {
         &self,
         options: &StoredOptions,
         region: &str,
-        asked_in: &str,
+        own_region: &str,
         cluster: &ClusterShape,
     ) -> Result<StoredOptions, String>;
 }

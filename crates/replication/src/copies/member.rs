@@ -432,7 +432,7 @@ impl<P: Copied> Member<P> {
 
     /// Nothing is forgotten that this member may ask for.
     fn lend(&mut self, member: usize, now: Instant) {
-        self.giver.asked(member, now);
+        self.giver.on_request(member, now);
         self.copy.inner.protocol_mut().hold(true);
     }
 

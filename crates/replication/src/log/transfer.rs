@@ -106,7 +106,7 @@ impl Log {
         app: &mut A,
         port: &mut impl Port,
     ) {
-        self.transfer.giver.asked(from, now);
+        self.transfer.giver.on_request(from, now);
         let Some(raw) = self.raw() else { return };
         let all = self.gives_all && self.is_leading();
         let index = if all { raw.raft.raft_log.last_index() } else { raw.raft.raft_log.applied };

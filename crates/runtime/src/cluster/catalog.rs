@@ -264,15 +264,15 @@ impl Catalog {
         })
     }
 
-    /// Notes that a region is gone for good, durably and for every process, before anybody is told. `asked_in` is the region
+    /// Notes that a region is gone for good, durably and for every process, before anybody is told. `own_region` is the region
     /// of this process.
-    pub(crate) fn note_eviction(&mut self, name: &str, region: &str, asked_in: &str) -> Result<(), Error> {
+    pub(crate) fn note_eviction(&mut self, name: &str, region: &str, own_region: &str) -> Result<(), Error> {
         let (models, cluster) = (self.models, self.cluster.clone());
         self.change(|keyspaces| {
             let entry = named(keyspaces, name)?.1;
             let model = models.named(&entry.model);
             let noted =
-                model.and_then(|model| model.note_eviction(&entry.options, region, asked_in, &cluster));
+                model.and_then(|model| model.note_eviction(&entry.options, region, own_region, &cluster));
             entry.options = noted.map_err(|reason| Error::err(entry.reason(&reason)))?;
             Ok(())
         })

@@ -218,7 +218,7 @@ pub(super) fn told(conflict: Conflict) -> ListedLoss {
         key: conflict.key.into(),
         name: conflict.name.into(),
         value: conflict.lost.value.into(),
-        instead: conflict.kept.value.into(),
+        instead: conflict.winner.value.into(),
     }
 }
 

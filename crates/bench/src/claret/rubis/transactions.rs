@@ -1,7 +1,7 @@
 //! The transactions of RUBiS that have several steps.
 
 use super::Place;
-use crate::claret::plan::{Asked, Event, Plan, reply, text, texts, words};
+use crate::claret::plan::{Batch, Event, Plan, reply, text, texts, words};
 use resp::Value;
 
 /// Items that a page lists.
@@ -23,16 +23,16 @@ impl Plan for Bid {
         "bid"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         let Bid { item, user, amount } = self;
         if replies.is_empty() {
-            return Asked::first(asked([format!("HGET item:{item} winner"), "UID.NEXT bid-ids".to_owned()]));
+            return Batch::first(asked([format!("HGET item:{item} winner"), "UID.NEXT bid-ids".to_owned()]));
         }
         if text(reply(replies, 0, 0)).is_some() {
-            return Asked::last(Vec::new());
+            return Batch::last(Vec::new());
         }
         let id = text(reply(replies, 0, 1)).unwrap_or_default();
-        Asked::last(asked([
+        Batch::last(asked([
             format!("BLIND HSET bid:{id} item {item} user {user} amount {amount}"),
             format!("TOP.ADD bids:{item} {amount} {id}"),
             format!("COUNTER.ADD bid-count:{item}"),
@@ -51,13 +51,13 @@ impl Plan for Browse {
         "browse"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Asked::first(asked([format!("ZRANGE {} 0 {}", self.place.list(), LISTED - 1)]));
+            return Batch::first(asked([format!("ZRANGE {} 0 {}", self.place.list(), LISTED - 1)]));
         }
         let items = texts(reply(replies, 0, 0));
         let each = |item: &String| [format!("HGETALL item:{item}"), format!("TOP.LIST bids:{item} 1")];
-        Asked::last(asked(items.iter().flat_map(each)))
+        Batch::last(asked(items.iter().flat_map(each)))
     }
 }
 
@@ -74,7 +74,7 @@ impl Plan for Close {
         "close_auction"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         let Close { item, place, seller, .. } = self;
         let highest = || texts(reply(replies, 0, 0)).first().cloned();
         let close = |winner: &str| {
@@ -85,13 +85,13 @@ impl Plan for Close {
             ]
         };
         match (replies.len(), highest()) {
-            (0, _) => Asked::first(asked([format!("TOP.LIST bids:{item} 1")])),
-            (_, None) => Asked::last(asked(close("nobody"))),
-            (1, Some(bid)) => Asked::first(asked([format!("HGET bid:{bid} user")])),
+            (0, _) => Batch::first(asked([format!("TOP.LIST bids:{item} 1")])),
+            (_, None) => Batch::last(asked(close("nobody"))),
+            (1, Some(bid)) => Batch::first(asked([format!("HGET bid:{bid} user")])),
             (_, Some(_)) => {
                 let winner = text(reply(replies, 1, 0)).unwrap_or_else(|| "nobody".to_owned());
                 let won = format!("BLIND SADD won-by:{winner} {item}");
-                Asked::last(asked(close(&winner).into_iter().chain([won])))
+                Batch::last(asked(close(&winner).into_iter().chain([won])))
             }
         }
     }
@@ -114,13 +114,13 @@ impl Plan for Open {
         "open_auction"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Asked::first(asked(["UID.NEXT item-ids".to_owned()]));
+            return Batch::first(asked(["UID.NEXT item-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let Open { place, seller, ends, .. } = self;
-        Asked::last(asked([
+        Batch::last(asked([
             format!(
                 "BLIND HSET item:{id} title item-{id} seller {seller} category {} region {}",
                 place.category, place.region
@@ -147,13 +147,13 @@ impl Plan for AddComment {
         "add_comment"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Asked::first(asked(["UID.NEXT comment-ids".to_owned()]));
+            return Batch::first(asked(["UID.NEXT comment-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let AddComment { from, to, rating } = self;
-        Asked::last(asked([
+        Batch::last(asked([
             format!("BLIND HSET comment:{id} from {from} rating {rating}"),
             format!("BLIND ZADD comments:{to} {rating} {id}"),
             format!("SUMMARY.ADD ratings:{to} {rating}"),
@@ -171,13 +171,13 @@ impl Plan for AddUser {
         "add_user"
     }
 
-    fn step(&self, replies: &[Vec<Value>]) -> Asked {
+    fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Asked::first(asked(["UID.NEXT user-ids".to_owned()]));
+            return Batch::first(asked(["UID.NEXT user-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let region = self.region;
-        Asked::last(asked([
+        Batch::last(asked([
             format!("BLIND HSET user:{id} name user-{id} region {region}"),
             format!("BLIND SADD users-in:{region} {id}"),
         ]))
@@ -192,7 +192,7 @@ mod tests {
         Value::Bulk(text.as_bytes().to_vec())
     }
 
-    fn lines(asked: &Asked) -> Vec<String> {
+    fn lines(asked: &Batch) -> Vec<String> {
         asked.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
     }
 

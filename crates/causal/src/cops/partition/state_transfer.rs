@@ -120,7 +120,7 @@ impl Partition {
             if self.state_transfer.as_ref().is_some_and(|state_transfer| self.awaits_region(state_transfer)) {
                 return;
             }
-            self.giver.asked(from, now.instant);
+            self.giver.on_request(from, now.instant);
         }
         let highest = match self.equivalents.get(&region) {
             Some(equivalent) => equivalent.arrived_up_to().max(self.written.of(region)),
@@ -144,7 +144,7 @@ impl Partition {
         above: Option<Timestamp>,
         out: &mut Outputs<'_, Node>,
     ) {
-        self.giver.asked(from, now.instant);
+        self.giver.on_request(from, now.instant);
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
         for _ in 0..VISITS {
             cursor = self.checkpoint_keys(cursor, above, &mut content);

@@ -40,7 +40,7 @@ impl<D: Depends> LossList<'_, D> {
             name: self.store.loss_name(loss).into(),
             part: loss.part.clone(),
             lost: self.write(&loss.stamp, &loss.value),
-            kept: self.write(&loss.winner, &loss.instead),
+            winner: self.write(&loss.winner, &loss.instead),
         }
     }
 

@@ -110,7 +110,7 @@ impl<S: Times> Partition<S> {
     pub(super) fn on_holdings_query(&mut self, now: Now, from: NodeId, out: &mut Outputs<'_, Node<S>>) {
         let Some((region, _)) = self.topology.locate(from.address()) else { return };
         if self.is_peer(from.address()) {
-            self.giver.asked(from, now.instant);
+            self.giver.on_request(from, now.instant);
             if self.status == Status::CatchingUp && self.region_is_silent() {
                 self.deferred_queries.retain(|waiting| waiting.address() != from.address());
                 return self.deferred_queries.push(from);
@@ -146,7 +146,7 @@ impl<S: Times> Partition<S> {
         above: Option<Timestamp>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        self.giver.asked(from, now.instant);
+        self.giver.on_request(from, now.instant);
         let (mut content, mut cursor) = (Vec::new(), ask.cursor);
         for _ in 0..VISITS {
             cursor = self.checkpoint_keys(cursor, above, &mut content);
