@@ -6,7 +6,7 @@ use protocol::eviction::{Cache, Eviction};
 use protocol::hosted::{Holdings, MaintenanceTask};
 use types::Rng;
 
-/// How many expired keys of a partition are asked for at a time.
+/// How many expired keys of a partition the owner requests at a time.
 const EXPIRED_AT_ONCE: usize = 64;
 /// A key that has expired is left alone for so long, in milliseconds: a transaction that saw it alive may be committing.
 const PATIENCE_MILLIS: u64 = 500;

@@ -3,7 +3,7 @@
 //! - [`solo`]: one replica, the product's embedded default; all quorums are one and a command is a local step.
 //! - `ir` and `tapir`: leaderless replication over 2f+1 replicas and any number of shards.
 //! - `locking`: the same with a leader in every shard, two-phase commit over replicated logs.
-//! - [`model`]: what a process is told: options, placement, hosting.
+//! - [`model`]: what configures a process: options, placement, hosting.
 //! - `coordinator`: what coordinators of both have in common, for the commit protocol to build on.
 //! - [`validation`]: what a transaction observed, and optimistic validation over invocations.
 //!

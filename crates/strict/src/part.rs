@@ -79,7 +79,7 @@ wire_struct!(Part { participants, invocations, keyset, places });
 /// Of so many invocations those on a key are found by looking at each.
 const FEW: usize = 16;
 
-/// The invocations' places in the order of their keys: found out when it is asked for, once nothing is added any more, and
+/// The invocations' places in the order of their keys: computed at the first use, once nothing is added any more, and
 /// neither sent nor compared.
 #[derive(Clone, Debug, Default)]
 pub struct Places(OnceLock<Vec<u32>>);

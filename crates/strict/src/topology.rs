@@ -38,7 +38,7 @@ impl Topology {
         Configuration { epoch: self.epoch(shard), members: self.replicas(shard).to_vec() }
     }
 
-    /// Takes what is told of a shard's replicas, if it is of a later epoch; true if it is.
+    /// Takes a shard's configuration if it is of a later epoch; true if it is.
     pub fn learn(&mut self, shard: u16, configuration: &Configuration) -> bool {
         let later = configuration.epoch > self.epoch(shard);
         if let Some(members) = self.shards.get_mut(usize::from(shard)).filter(|_| later) {

@@ -66,8 +66,8 @@ impl Call {
         effect.filter(|effect| overwrites(effect) || !may_expire)
     }
 
-    /// Evaluates an operation that needs no state: its result is not asked for, or reveals nothing. Where the key may
-    /// expire, only one that replaces the key needs none.
+    /// Evaluates an operation that needs no state: the client wants no result, or the result reveals nothing. Where
+    /// the key may expire, only an operation that replaces the key needs no state.
     pub fn without_reading(&self, now_millis: u64, may_expire: bool, random: &mut Rng) -> Option<Done> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
         let unread = self.unread(&operation, may_expire)?;

@@ -1,6 +1,6 @@
-//! A key drawn at random over all shards: each draws one of its own and says of how many, so that of those that came
-//! one is kept by these numbers. A hint: what replicas hold may be behind, and nothing depends on it. A command that
-//! depends on the key requests it next.
+//! A key drawn at random over all shards. Each shard draws one of its own keys and says how many it has; the
+//! coordinator chooses one of the drawn keys, weighted by these numbers. The result is a hint: replicas may be behind.
+//! A command that depends on the key reads it next.
 
 use super::steps::Steps;
 use crate::Invoked;
@@ -43,9 +43,9 @@ impl Own {
 #[derive(Clone, Debug)]
 pub struct Draw {
     own: Own,
-    /// Of how many keys one was kept so far.
+    /// From how many keys `chosen` was drawn so far.
     keys: u64,
-    kept: Option<Box<[u8]>>,
+    chosen: Option<Box<[u8]>>,
 }
 
 /// What came of it.
@@ -71,8 +71,8 @@ impl Draw {
         let exist = own.keys.iter().filter(|(_, (_, may_exist))| *may_exist).map(|(key, _)| key.clone());
         let mut exist: Vec<Box<[u8]>> = exist.collect();
         let keys = exist.len() as u64;
-        let kept = (keys > 0).then(|| exist.swap_remove(random.usize(0..exist.len())));
-        if own.flushed { Err(Drawn(kept)) } else { Ok(Draw { own, keys, kept }) }
+        let chosen = (keys > 0).then(|| exist.swap_remove(random.usize(0..exist.len())));
+        if own.flushed { Err(Drawn(chosen)) } else { Ok(Draw { own, keys, chosen }) }
     }
 
     /// The keys that a shard must not draw: they are drawn here.
@@ -87,12 +87,12 @@ impl Draw {
         let keys = keys.max(1);
         self.keys = self.keys.saturating_add(keys);
         if random.u64(0..self.keys) < keys {
-            self.kept = Some(key);
+            self.chosen = Some(key);
         }
     }
 
     pub fn drawn(self) -> Drawn {
-        Drawn(self.kept)
+        Drawn(self.chosen)
     }
 }
 

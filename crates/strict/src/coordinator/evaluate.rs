@@ -76,9 +76,9 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Evaluates what can be evaluated; when everything is, goes on to what the transaction is for.
     pub(crate) fn advance(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         transaction.moved_at = step.now.instant;
-        let mut asked: SmallVec<[usize; 16]> = SmallVec::new();
+        let mut requested: SmallVec<[usize; 16]> = SmallVec::new();
         let room = transaction.steps.room(P::AT_ONCE);
-        while asked.len() < room
+        while requested.len() < room
             && let Some(index) = transaction.steps.next_ready()
         {
             let (now, expiring) = (transaction.now_millis, &self.expiring);
@@ -86,19 +86,19 @@ impl<P: CommitProtocol> Coordinator<P> {
                 && (P::asks_first(&transaction, index)
                     || !transaction.steps.evaluate_here(index, now, expiring, step.random))
             {
-                asked.push(index);
+                requested.push(index);
             }
         }
-        if !asked.is_empty() {
+        if !requested.is_empty() {
             let chains = P::chains(&transaction);
             let at = step.now.instant;
-            for index in &asked {
-                transaction.steps.set(*index, Progress::Asked { tries: 1, at });
+            for index in &requested {
+                transaction.steps.set(*index, Progress::Requested { tries: 1, at });
                 if chains {
                     transaction.steps.ask_behind(*index, at, P::AT_ONCE, &self.expiring);
                 }
             }
-            P::read_first(self, &transaction, &asked, step);
+            P::read_first(self, &transaction, &requested, step);
         }
         if transaction.steps.is_evaluated() {
             self.evaluated(transaction, step)
@@ -110,13 +110,13 @@ impl<P: CommitProtocol> Coordinator<P> {
     /// Asks a replica to evaluate a step, perhaps once more.
     pub(crate) fn ask(&mut self, transaction: &mut Transaction<P>, index: usize, step: &mut Step<'_, '_, P>) {
         let tries = match transaction.steps.list()[index].progress {
-            Progress::Asked { tries, .. } => tries,
+            Progress::Requested { tries, .. } => tries,
             Progress::Waiting | Progress::Deferred | Progress::Done(_) => 0,
         };
         if !transaction.steps.is_chained(index) {
             P::read(self, transaction, index, tries, step);
         }
-        transaction.steps.set(index, Progress::Asked { tries: tries + 1, at: step.now.instant });
+        transaction.steps.set(index, Progress::Requested { tries: tries + 1, at: step.now.instant });
     }
 
     fn evaluated(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
@@ -133,8 +133,8 @@ impl<P: CommitProtocol> Coordinator<P> {
         }
     }
 
-    /// Every watched key was read: what was seen is kept for the session. Whether all of it was true at once does not
-    /// matter, since each key is looked at again; nothing stays held.
+    /// Every watched key was read: the session retains what was seen. The reads need not be one snapshot, since the
+    /// commit validates each key; no lock stays held.
     fn watch_evaluated(&mut self, mut transaction: Transaction<P>, step: &mut Step<'_, '_, P>) {
         P::release(self, &transaction, step);
         for (known, done) in transaction.steps.done() {
@@ -148,7 +148,7 @@ impl<P: CommitProtocol> Coordinator<P> {
         self.forget(&transaction, step);
     }
 
-    /// Replies the results that were not told yet; the request of a pipeline that a step is, else the only one.
+    /// Sends the results not sent yet: to the pipeline's request of each step, else to the only request.
     fn reply_steps(&self, transaction: &mut Transaction<P>, step: &mut Step<'_, '_, P>) {
         let Some(request) = transaction.request.take() else { return };
         transaction.idle_since = step.now.instant;

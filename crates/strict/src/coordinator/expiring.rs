@@ -1,4 +1,4 @@
-//! Keys that had a deadline when a replica was asked to take a blind write on them.
+//! Keys that had a deadline when a replica received a blind write on them.
 //!
 //! A write that is not evaluated cannot tell whether the key has expired, so replicas refuse one that does not replace
 //! the key (Corrections 69). From then on such writes on the key are evaluated.

@@ -14,7 +14,7 @@ use types::{Malformed, Reader, Reply, ReplyBuf, ReplySink, wire_enum, wire_struc
 /// A scan cursor: the shard in the top bits, the place in the replica's index below.
 pub const CURSOR_BITS: u32 = 48;
 
-/// How many places of the index a scan visits at most for each key it was asked for.
+/// How many places of the index a scan visits at most for each requested key.
 const PLACES_PER_KEY: u32 = 10;
 
 /// What a look asks for.
@@ -40,7 +40,7 @@ pub type OwnEffects = (Box<[u8]>, Vec<Box<[u8]>>);
 /// A look at which keys a shard has, and what the asking transaction has done to them so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeysetReadRequest {
-    /// What is asked.
+    /// What to read.
     pub kind: KeysetReadKind,
     /// The transaction has deleted every key: there are only those that it has made since.
     pub flushed: bool,

@@ -125,7 +125,7 @@ impl KeyspaceQuery {
         (self.counts.len() == usize::from(self.shards)).then(|| self.counts.values().sum())
     }
 
-    /// A shard has sent a piece, and goes on at this cursor; `None` if it is not the piece that was asked for.
+    /// A shard has sent a piece, and goes on at this cursor; `None` if the coordinator did not request this piece.
     fn on_piece(&mut self, shard: u16, cursor: u64) -> Option<Piece> {
         let in_pieces = matches!(self.kind, Kind::Scan { .. } | Kind::Flush);
         if shard != self.shard || self.deleting || !in_pieces {

@@ -99,7 +99,7 @@ pub trait CommitProtocol: Debug + Sized {
         now.wall
     }
 
-    /// Which replica of a shard is asked at the given try where any will do.
+    /// Which replica of a shard the coordinator queries at the given try, where any replica will do.
     fn replica_for(coordinator: &Coordinator<Self>, shard: u16, tries: u32, now: Instant) -> Option<usize>;
     /// A transaction begins to run: usually by [`Coordinator::advance`].
     fn begin(coordinator: &mut Coordinator<Self>, run: Transaction<Self>, step: &mut Step<'_, '_, Self>);
@@ -127,7 +127,7 @@ pub trait CommitProtocol: Debug + Sized {
     /// True if the coordinator sends steps on one key that must be evaluated in sequence together: a request for one
     /// includes those of [`Steps::chain`].
     fn chains(_: &Transaction<Self>) -> bool;
-    /// True if replicas are asked for this step even if it needs no evaluation.
+    /// True if the coordinator sends this step to replicas even if the step needs no evaluation.
     fn asks_first(_: &Transaction<Self>, _: usize) -> bool {
         false
     }

@@ -14,7 +14,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             | Request::Watch { session, .. }
             | Request::Begin { session, .. }
             | Request::Operate { session, .. }
-            | Request::Commit { session } => self.sessions.asked(*session, step.now.instant),
+            | Request::Commit { session } => self.sessions.on_request(*session, step.now.instant),
             // One is queued; the others have to do with no transaction.
             _ => {}
         }
@@ -83,17 +83,18 @@ impl<P: CommitProtocol> Coordinator<P> {
         if transaction.turn.len() < 2 {
             return;
         }
-        let kept = transaction.turn.len() / 2;
-        let calls = transaction.steps.split_off(kept).into_iter().map(|step| step.call);
+        let half = transaction.turn.len() / 2;
+        let calls = transaction.steps.split_off(half).into_iter().map(|step| step.call);
         let deadline = transaction.deadline;
-        let rest = transaction.turn.split_off(kept).into_iter().zip(calls);
+        let rest = transaction.turn.split_off(half).into_iter().zip(calls);
         let queued = rest.map(|(id, call)| Queued { id, call, deadline });
         self.sessions.put_back(transaction.session, queued);
     }
 
-    /// Of a pipeline's commands that ran as one in vain, because shards did not answer, only some are told so when this
-    /// transaction ends: those of these shards; or where it is `in_doubt` whether it took effect, those that wrote. The
-    /// others go back to the queue, and what waits there has not waited for its own turn, if it is of other shards.
+    /// Commands of a pipeline ran as one transaction, and shards did not answer. Only some of the commands fail with
+    /// the transaction: those on the silent shards, or, where it is `in_doubt` whether the transaction took effect,
+    /// those that write. The coordinator queues the other commands again, with a new deadline for queued commands of
+    /// other shards.
     pub(crate) fn divide_turn(
         &mut self,
         transaction: &mut Transaction<P>,
@@ -101,18 +102,18 @@ impl<P: CommitProtocol> Coordinator<P> {
         in_doubt: bool,
         step: &mut Step<'_, '_, P>,
     ) {
-        let is_told = |call: &Call| if in_doubt { !call.is_read() } else { silent.contains(&call.shard) };
+        let is_answered = |call: &Call| if in_doubt { !call.is_read() } else { silent.contains(&call.shard) };
         let calls = transaction.steps.list().iter().map(|step| &step.call);
         if transaction.request.is_none()
-            || !transaction.turn.iter().zip(calls.clone()).any(|(_, call)| is_told(call))
+            || !transaction.turn.iter().zip(calls.clone()).any(|(_, call)| is_answered(call))
         {
             return;
         }
         let deadline = step.now.instant + self.settings.request_timeout;
-        let (mut told, mut again) = (Vec::new(), Vec::new());
+        let (mut answered, mut again) = (Vec::new(), Vec::new());
         for (id, call) in transaction.turn.iter().copied().zip(calls) {
-            match is_told(call) {
-                true => told.push(id),
+            match is_answered(call) {
+                true => answered.push(id),
                 false => again.push(Queued { id, call: call.clone(), deadline }),
             }
         }
@@ -128,7 +129,7 @@ impl<P: CommitProtocol> Coordinator<P> {
             }
         }
         self.sessions.put_back(transaction.session, again.into_iter());
-        (transaction.request, transaction.turn) = (told.first().copied(), told);
+        (transaction.request, transaction.turn) = (answered.first().copied(), answered);
     }
 
     fn on_many(

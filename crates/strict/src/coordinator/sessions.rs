@@ -58,7 +58,7 @@ struct Session {
     /// Why the transaction that the session has open ended: it hears so until it ends it too.
     failed: Option<Error>,
     lost: Option<Lost>,
-    /// When its last request was answered, if it has lost one and has asked for nothing since.
+    /// When the session's last request was answered, if the session has lost a transaction and sent no request since.
     answered: Option<Instant>,
     /// Operations of the pipeline are in progress, or about to be.
     in_turn: bool,
@@ -78,7 +78,7 @@ impl Sessions {
     /// Queues an operation behind the session's earlier ones.
     pub fn queue(&mut self, session: SessionId, queued: Queued, now: Instant) {
         let state = self.sessions.entry(session).or_default();
-        state.asked(now);
+        state.on_request(now);
         state.queue.push_back(queued);
         if !std::mem::replace(&mut state.in_turn, true) {
             self.turns.push(session);
@@ -172,9 +172,9 @@ impl Sessions {
     }
 
     /// The session asks for something.
-    pub fn asked(&mut self, session: SessionId, now: Instant) {
+    pub fn on_request(&mut self, session: SessionId, now: Instant) {
         if let Some(state) = self.sessions.get_mut(&session) {
-            state.asked(now);
+            state.on_request(now);
         }
     }
 
@@ -230,7 +230,7 @@ impl Session {
         self.answered = self.lost.map(|_| now);
     }
 
-    fn asked(&mut self, now: Instant) {
+    fn on_request(&mut self, now: Instant) {
         if let (Some(lost), Some(answered)) = (&mut self.lost, self.answered.take()) {
             lost.think_time += now - answered;
         }
@@ -305,10 +305,10 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.open(SESSION, 1);
         sessions.lose(SESSION, age(5), 0, at(100));
-        for (asked, answered) in [(102, 110), (115, 128), (129, 130)] {
-            sessions.answered(SESSION, at(asked - 1));
-            sessions.asked(SESSION, at(asked));
-            sessions.asked(SESSION, at(asked + 1));
+        for (requested_at, answered) in [(102, 110), (115, 128), (129, 130)] {
+            sessions.answered(SESSION, at(requested_at - 1));
+            sessions.on_request(SESSION, at(requested_at));
+            sessions.on_request(SESSION, at(requested_at + 1));
             sessions.answered(SESSION, at(answered));
         }
         sessions.lose(SESSION, age(5), 2, at(140));
@@ -318,7 +318,7 @@ mod tests {
             (age(5), 4, Some(Duration::from_millis(3)))
         );
         sessions.answered(SESSION, at(140));
-        sessions.asked(SESSION, at(149));
+        sessions.on_request(SESSION, at(149));
         sessions.lose(SESSION, age(5), 0, at(150));
         assert_eq!(
             sessions.lost(SESSION, at(150)).and_then(|lost| lost.shortest_think_time),

@@ -47,8 +47,8 @@ pub struct Answer {
 pub enum Progress {
     /// An earlier step on the same key comes first.
     Waiting,
-    /// A replica was asked: how many times so far, and when last.
-    Asked { tries: u32, at: Instant },
+    /// The coordinator has sent the step to a replica: how many times so far, and when last.
+    Requested { tries: u32, at: Instant },
     /// Left to the last shard: it evaluates the step and decides.
     Deferred,
     /// Evaluated.
@@ -84,18 +84,18 @@ impl CallStep {
     fn done(&self) -> Option<&Done> {
         match &self.progress {
             Progress::Done(done) => Some(done),
-            Progress::Waiting | Progress::Asked { .. } | Progress::Deferred => None,
+            Progress::Waiting | Progress::Requested { .. } | Progress::Deferred => None,
         }
     }
 
-    /// True if nothing is to be found out about it before votes are asked for.
+    /// True if the coordinator can ask for votes without evaluating the step.
     fn is_settled(&self) -> bool {
         matches!(self.progress, Progress::Done(_) | Progress::Deferred)
     }
 
     /// True if a question of its own is open for it.
     fn is_question(&self) -> bool {
-        matches!(self.progress, Progress::Asked { .. }) && !self.chained
+        matches!(self.progress, Progress::Requested { .. }) && !self.chained
     }
 }
 
@@ -118,7 +118,7 @@ pub struct Steps {
     evaluated: usize,
     /// The number of open requests: a chain counts as one.
     questions: usize,
-    /// The first step of which was not asked yet whether it can begin.
+    /// The first step that `next_ready` has not examined yet.
     begun: usize,
     /// Steps before that one that may be able to begin now.
     freed: Vec<u32>,
@@ -265,7 +265,7 @@ impl Steps {
         let was_question = step.is_question();
         step.progress = progress;
         self.questions = self.questions + usize::from(step.is_question()) - usize::from(was_question);
-        step.chained &= matches!(step.progress, Progress::Asked { .. });
+        step.chained &= matches!(step.progress, Progress::Requested { .. });
         let Progress::Done(done) = &step.progress else {
             self.evaluated = self.evaluated.min(index);
             return;
@@ -291,7 +291,7 @@ impl Steps {
     }
 
     /// A step that has not begun and can: every earlier one on its key is evaluated, reads before the last write excepted;
-    /// before a look at which keys there are, every earlier one. Each is told once, and has to begin then.
+    /// before a look at which keys there are, every earlier one. Returns each step once; the caller begins it then.
     pub fn next_ready(&mut self) -> Option<usize> {
         while let Some(freed) = self.freed.pop() {
             if self.is_ready(freed as usize) {
@@ -318,9 +318,10 @@ impl Steps {
         is_free && matches!(step.progress, Progress::Waiting)
     }
 
-    /// Asks for steps that have to be evaluated behind one that is asked for, on its key, together with it: for so many at first,
-    /// later for as many as were evaluated before, so that what a question tells of those is no more than it asks. A deletion
-    /// of everything between them would come before what nobody knows yet.
+    /// Requests steps that have to be evaluated behind a requested step on its key, together with that step: `first`
+    /// of them at first, later as many as were evaluated before, so that a request describes no more evaluated steps
+    /// than it asks for. A deletion of everything between two steps ends the chain, because its effect is not known
+    /// yet.
     pub fn ask_behind(&mut self, index: usize, at: Instant, first: usize, expiring: &Expiring) {
         let mut last = index;
         for _ in 0..first.max(self.list[index].depth as usize) {
@@ -333,12 +334,12 @@ impl Steps {
                 return;
             }
             self.list[next].chained = true;
-            self.set(next, Progress::Asked { tries: 1, at });
+            self.set(next, Progress::Requested { tries: 1, at });
             last = next;
         }
     }
 
-    /// True if a step is asked for together with the one before it on its key.
+    /// True if the coordinator sends a step together with the one before it on its key.
     pub fn is_chained(&self, index: usize) -> bool {
         self.list.get(index).is_some_and(|step| step.chained)
     }
@@ -463,14 +464,15 @@ impl Steps {
         Some((*step.call.key).into())
     }
 
-    /// True if the step belongs to this shard and a replica has been asked for it.
-    pub fn is_asked(&self, index: usize, shard: u16) -> bool {
+    /// True if the step belongs to this shard and the coordinator has sent it to a replica.
+    pub fn is_requested(&self, index: usize, shard: u16) -> bool {
         let step = self.list.get(index);
-        step.is_some_and(|step| step.call.shard == shard && matches!(step.progress, Progress::Asked { .. }))
+        step.is_some_and(|step| {
+            step.call.shard == shard && matches!(step.progress, Progress::Requested { .. })
+        })
     }
 
-    /// How many more questions can be asked, if at most so many at first are open together, and later as many as steps have been
-    /// evaluated.
+    /// How many more requests may be open: at first `first` together, later as many as steps have been evaluated.
     pub fn room(&self, first: usize) -> usize {
         first.max(self.evaluated).saturating_sub(self.questions)
     }
@@ -491,11 +493,11 @@ impl Steps {
         self.list.iter().filter_map(|step| Some((step, step.done()?)))
     }
 
-    /// The steps that a replica was asked for, by index.
-    pub fn asked(&self) -> impl Iterator<Item = (usize, &Call)> {
-        let asked = |(_, step): &(usize, &CallStep)| matches!(step.progress, Progress::Asked { .. });
+    /// The steps that the coordinator has sent to a replica and that are open, by index.
+    pub fn requested(&self) -> impl Iterator<Item = (usize, &Call)> {
+        let requested = |(_, step): &(usize, &CallStep)| matches!(step.progress, Progress::Requested { .. });
         let open = self.list.iter().enumerate().skip(self.evaluated);
-        open.filter(asked).map(|(index, step)| (index, &step.call))
+        open.filter(requested).map(|(index, step)| (index, &step.call))
     }
 
     /// What the steps before this one do to a key of this shard: their effects in order, from the last one that leaves nothing of
@@ -579,7 +581,7 @@ mod tests {
         steps
     }
 
-    const ASKED: Progress = Progress::Asked { tries: 1, at: Instant(0) };
+    const REQUESTED: Progress = Progress::Requested { tries: 1, at: Instant(0) };
 
     fn keyset_call(kind: KeysetKind) -> Call {
         let keyset = Some(KeysetCall { kind, last_of: None });
@@ -589,7 +591,7 @@ mod tests {
     /// The steps that can begin, and do.
     fn ready(steps: &mut Steps) -> Vec<usize> {
         let ready: Vec<usize> = std::iter::from_fn(|| steps.next_ready()).collect();
-        ready.iter().for_each(|index| steps.set(*index, ASKED));
+        ready.iter().for_each(|index| steps.set(*index, REQUESTED));
         ready
     }
 
@@ -670,26 +672,26 @@ mod tests {
             };
             let length = 1 + random.usize(..40);
             let mut steps = steps((0..length).map(|_| any(&mut random)));
-            let kept = 1 + random.usize(..length);
-            assert_eq!(steps.split_off(kept).len(), length - kept);
+            let head = 1 + random.usize(..length);
+            assert_eq!(steps.split_off(head).len(), length - head);
             steps.push((0..random.usize(..20)).map(|_| any(&mut random)));
             while !steps.is_evaluated() {
-                let mut asked = Vec::new();
+                let mut requested = Vec::new();
                 while let Some(index) = steps.next_ready() {
                     assert!(can_begin(&steps, index), "seed {seed}: step {index} of {steps:?}");
-                    assert!(!asked.contains(&index), "seed {seed}: step {index} twice of {steps:?}");
+                    assert!(!requested.contains(&index), "seed {seed}: step {index} twice of {steps:?}");
                     let Call { key, shard, keyset, .. } = &steps.list[index].call;
                     if keyset.is_none() {
                         assert_eq!(steps.own_effects(key, *shard, index), effects_before(&steps, index));
                     }
                     if !steps.evaluate_here(index, 0, &expiring, &mut random) {
-                        asked.push(index);
+                        requested.push(index);
                     }
                 }
-                asked.iter().for_each(|index| steps.set(*index, ASKED));
+                requested.iter().for_each(|index| steps.set(*index, REQUESTED));
                 let mut left = (0..steps.list.len()).filter(|index| can_begin(&steps, *index));
                 assert_eq!(left.next(), None, "seed {seed}: {steps:?}");
-                let open: Vec<usize> = steps.asked().map(|(index, _)| index).collect();
+                let open: Vec<usize> = steps.requested().map(|(index, _)| index).collect();
                 let Some(index) = open.get(random.usize(..open.len().max(1))) else { continue };
                 let written = (!steps.list[*index].call.is_read()).then_some(Effect::DELETE);
                 steps.take(*index, answer(written.as_ref(), false));
@@ -719,7 +721,7 @@ mod tests {
 
     /// A chain stays as it is while it is in flight, whatever else changes: a retry sends the same chain.
     #[test]
-    fn what_is_asked_for_together_stays_so() {
+    fn chained_steps_stay_chained() {
         let flush = || keyset_call(KeysetKind::Flush);
         let list =
             [call("a", &ADD, false), call("b", &ADD, false), call("a", &READ, false), call("a", &ADD, false)];
@@ -727,7 +729,7 @@ mod tests {
             steps(list.into_iter().chain([call("a", &ADD, true), flush(), call("b", &ADD, false)]));
         let (expiring, at) = (Expiring::default(), Instant(0));
         let chain = |steps: &Steps, index| steps.chain(index).map(|(step, _)| step).collect::<Vec<u32>>();
-        steps.set(0, ASKED);
+        steps.set(0, REQUESTED);
         steps.ask_behind(0, at, 1, &expiring);
         assert_eq!(chain(&steps, 0), [2], "no more than that");
         steps.restart();
@@ -737,7 +739,7 @@ mod tests {
         assert_eq!(chain(&steps, 0), [2, 3], "what needs no evaluation ends it");
         steps.ask_behind(1, at, 9, &expiring);
         assert!(chain(&steps, 1).is_empty(), "and so does a deletion of everything");
-        steps.set(2, Progress::Asked { tries: 2, at });
+        steps.set(2, Progress::Requested { tries: 2, at });
         assert_eq!((chain(&steps, 0), steps.is_chained(2)), (vec![2, 3], true));
         steps.take(0, answer(None, false));
         assert_eq!(chain(&steps, 0), [2, 3], "the answer names them");
@@ -748,7 +750,7 @@ mod tests {
     /// However many steps are sent for one key, as much room is left for others; and the coordinator repeats evaluated
     /// steps no more often than it sends as many new ones.
     #[test]
-    fn more_is_asked_for_together_the_more_there_is_before() {
+    fn longer_chains_are_requested_after_more_answers() {
         let (expiring, at, keys) = (Expiring::default(), Instant(0), ["a", "b", "c"]);
         let mut steps = steps((0..3_000).map(|place| call(keys[place % 3], &ADD, false)));
         let mut questions = 0;
@@ -758,8 +760,8 @@ mod tests {
             ready.iter().for_each(|index| steps.ask_behind(*index, at, 8, &expiring));
             assert_eq!(steps.room(8), 5.max(steps.evaluated.saturating_sub(3)));
             questions += ready.len();
-            let asked: Vec<usize> = steps.asked().map(|(index, _)| index).collect();
-            asked.iter().for_each(|index| steps.take(*index, answer(None, false)));
+            let requested: Vec<usize> = steps.requested().map(|(index, _)| index).collect();
+            requested.iter().for_each(|index| steps.take(*index, answer(None, false)));
         }
         assert_eq!(questions, 24, "9, then as many as there are before: 9, 18, 36 and so on");
     }

@@ -26,7 +26,7 @@ pub type Transaction<P> = Box<Running<P>>;
 #[derive(Debug)]
 pub struct Running<P: CommitProtocol> {
     pub id: TransactionId,
-    /// When it began first, and its first id: kept when it runs again, so that it grows old and wins.
+    /// When it began first, and its first id: a retry retains both, so that the transaction grows old and wins.
     pub age: Stamp,
     pub session: SessionId,
     /// Who waits for a reply.
@@ -43,7 +43,7 @@ pub struct Running<P: CommitProtocol> {
     pub now_millis: u64,
     /// When it began to run, this time.
     pub began: Instant,
-    /// When its session last asked for something of it, or was answered.
+    /// When its session last sent a request for it, or got an answer.
     pub idle_since: Instant,
     /// When it last went on, or was said again.
     pub moved_at: Instant,

@@ -28,18 +28,22 @@ impl<O: Operations> Replica<O> {
     /// all of them have and goes on as the only member of the first epoch that none of the lost can have begun.
     pub(super) fn on_go_on_alone(
         &mut self,
-        asked: &Configuration,
+        requested: &Configuration,
         app: &mut impl Application<O>,
         port: &mut impl Port<O>,
     ) {
         let present = self.membership.present.epoch;
         let may = self.me.is_some() && !self.forgetful && self.status != Status::Recovering;
-        let of_group = asked.members.iter().all(|left| self.members().contains(left));
-        if !may || asked.epoch != present + 1 || asked.members.first() != Some(&self.address) || !of_group {
+        let of_group = requested.members.iter().all(|left| self.members().contains(left));
+        if !may
+            || requested.epoch != present + 1
+            || requested.members.first() != Some(&self.address)
+            || !of_group
+        {
             return;
         }
         let others: BTreeSet<Address> =
-            asked.members.iter().copied().filter(|left| *left != self.address).collect();
+            requested.members.iter().copied().filter(|left| *left != self.address).collect();
         if self.status == Status::ViewChanging && self.changeover.left_in(self.view) == Some(&others) {
             // It got the command before, and waits for them.
             return;

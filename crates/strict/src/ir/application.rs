@@ -74,6 +74,7 @@ pub trait Application<O: Operations> {
     /// Every group born at or below `base` that will ever commit has been executed.
     fn close(&mut self, base: Timestamp);
 
-    /// The outcomes of the groups born at or below this are forgotten: what was kept to look at them may go.
+    /// IR has forgotten the outcomes of the groups born at or below this: the application may drop what it retains to
+    /// answer for them.
     fn trim(&mut self, trimmed: Timestamp);
 }

@@ -31,7 +31,7 @@ pub struct Tally<O: Operations> {
 }
 
 impl<O: Operations> Tally<O> {
-    /// Of an operation that `members` replicas were asked to execute.
+    /// For an operation sent to `members` replicas.
     pub fn new(members: usize, mutants: Mutants) -> Self {
         Tally {
             members,

@@ -52,7 +52,7 @@ pub enum Message<O: Operations> {
         /// The result.
         result: O::Result,
     },
-    /// Replica to the sender of Finalize: recorded. Sent again whenever asked again (Corrections 9).
+    /// Replica to the sender of Finalize: recorded. A replica answers every repetition of Finalize (Corrections 9).
     Confirm {
         /// The group.
         group: TransactionId,

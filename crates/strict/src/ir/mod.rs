@@ -29,7 +29,7 @@
 //! - Replies and confirmations count together only if they carry the same view.
 //! - A replica persists a view before it says anything in it, and says nothing to clients unless NORMAL.
 //! - A replica that may have forgotten (an unclean restart) is RECOVERING: it neither leads nor contributes a
-//!   record, and becomes NORMAL only by a view above every one that f+1 others had entered when it asked.
+//!   record, and becomes NORMAL only by a view above every one that f+1 others had entered when they answered it.
 //! - Of the records that a leader merges only those of the highest last normal view count (Corrections 6).
 //! - A promise to a coordinator view is durable, and survives every merge by maximum.
 //! - Locks that a replica holds end by the group's outcome, a higher attempt, or a new view's record; not by the

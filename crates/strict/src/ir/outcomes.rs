@@ -1,5 +1,6 @@
-//! Outcomes are facts, whoever knows them: a replica fetches those it lacks from one that has them, bucket by bucket
-//! where their digests differ, in messages of bounded size. Lost ones are asked for again with the next comparison.
+//! Outcomes are facts, whoever knows them: a replica fetches the outcomes that it lacks from another replica, bucket
+//! by bucket where their digests differ, in messages of bounded size. After a lost message the next comparison
+//! requests them again.
 
 use super::log::{bucket, end_of};
 use super::replica::{Port, Replica};
@@ -10,8 +11,8 @@ use types::{Address, NodeId, Timestamp, TransactionId, Wire};
 
 /// About how many bytes of outcomes or groups one message carries.
 pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
-/// How many buckets are asked for at a time.
-const ASKED: usize = 8;
+/// How many buckets a replica requests at a time.
+const REQUESTED_AT_ONCE: usize = 8;
 
 /// The outcomes that this replica fetches from another one, which reported more than this replica has. An answer counts
 /// only if this replica asked that life after its report: an earlier answer, or one of another life, may lack what the
@@ -42,7 +43,7 @@ impl<O: Operations> Replica<O> {
             self.pulls.remove(&from.address());
             return true;
         }
-        for (of, reported) in missing.iter().take(ASKED) {
+        for (of, reported) in missing.iter().take(REQUESTED_AT_ONCE) {
             self.ask_outcomes(from.address(), *of, *reported, port);
         }
         self.pulls.insert(from.address(), OutcomeFetch { node: from, missing });
@@ -98,17 +99,17 @@ impl<O: Operations> Replica<O> {
             }
         }
         let (any, life) = (self.mutants.has(Mutant::StaleOutcomes), self.incarnation);
-        let asked = |pull: &&mut OutcomeFetch| match pull.missing.get(&of) {
+        let current = |pull: &&mut OutcomeFetch| match pull.missing.get(&of) {
             Some(latest) => any || (pull.node, life, *latest) == (from, asker, reported),
             None => false,
         };
-        let Some(pull) = self.pulls.get_mut(&source).filter(asked) else { return };
+        let Some(pull) = self.pulls.get_mut(&source).filter(current) else { return };
         self.changing.came_on();
         if !complete {
             return self.ask_outcomes(source, of, reported, port);
         }
         pull.missing.remove(&of);
-        let next = pull.missing.iter().nth(ASKED - 1).map(|(of, reported)| (*of, *reported));
+        let next = pull.missing.iter().nth(REQUESTED_AT_ONCE - 1).map(|(of, reported)| (*of, *reported));
         match (pull.missing.is_empty(), next) {
             (true, _) => {
                 self.pulls.remove(&source);

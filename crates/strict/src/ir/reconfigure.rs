@@ -51,7 +51,7 @@ use types::{Address, NodeId, Timestamp};
 /// may have to tell a state.
 const SEALED_PATIENCE: u32 = 4 * PATIENCE;
 
-/// What a member was asked for, before the epoch ends.
+/// The configuration that a member was asked to propose, before the epoch ends.
 #[derive(Debug, Default)]
 pub(super) struct Changeover {
     /// What is to follow, and who of those that join is ready.

@@ -60,7 +60,7 @@ pub trait Port<O: Operations> {
     fn send(&mut self, to: Address, message: Message<O>);
     /// Writes to the log.
     fn persist(&mut self, change: &Change<'_, O>);
-    /// Calls `Replica::on_view_timer` after this time, instead of when it was asked to before.
+    /// Arms the view timer: `Replica::on_view_timer` is called after this time, and not at the time set before.
     fn arm_view_timer(&mut self, after: Duration);
 }
 

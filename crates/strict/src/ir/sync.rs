@@ -13,11 +13,11 @@
 //! # Why nothing is missed
 //! A group born at or below the base can only have committed if f+1 replicas voted to hold its locks. One of them is
 //! among the f+1 that were equal and clear in one view, and it voted before it raised its floor, as afterwards it
-//! refuses. So it held the locks when asked, or knew the end; and not being clear, or having an outcome that the others
-//! lack, stops the round. Hence whatever is still undecided below the base can never commit (its entries are dropped),
-//! and nothing that is unknown above what is trimmed has committed. The leader raises its own floor last: with a clock
-//! that is hours ahead it would be alone, as the others do not listen (`tapir/replica.rs`), and for hours refuse whatever
-//! is proposed to it. It, too, is looked at only once its floor is there.
+//! refuses. So it held the locks when it answered, or knew the end; and not being clear, or having an outcome that the
+//! others lack, stops the round. Hence whatever is still undecided below the base can never commit (its entries are
+//! dropped), and nothing that is unknown above what is trimmed has committed. The leader raises its own floor last:
+//! with a clock that is hours ahead it would be alone, as the others do not listen (`tapir/replica.rs`), and for hours
+//! refuse whatever is proposed to it. It, too, is looked at only once its floor is there.
 //!
 //! The second exchange makes that survive view changes. One replica alone may not use the base: another leader, which
 //! does not hear from it, might validate a tentative vote from outside the f+1 anew and let it commit. After f+1 have
@@ -48,8 +48,8 @@ struct Round {
     agreed: BTreeSet<usize>,
     /// Who had just these, and no locks.
     equal: BTreeSet<usize>,
-    /// Who of them has been asked to accept since this was last said again.
-    asked: BTreeSet<usize>,
+    /// To which of them the leader has sent FinishSync since its last repetition.
+    requested: BTreeSet<usize>,
     /// Who has accepted.
     finished: BTreeSet<usize>,
 }
@@ -58,9 +58,9 @@ struct Round {
 #[derive(Debug, Default)]
 pub(super) struct SyncState {
     round: Option<Round>,
-    /// As leader: how many times it has asked in vain since every replica was equal.
+    /// As leader: how many rounds got no answer since every replica was equal.
     waited: u32,
-    /// As leader: the base of each other replica, as last told.
+    /// As leader: the base of each other replica, as it last reported.
     bases: BTreeMap<usize, Timestamp>,
     /// As follower: how many times it was called, with something to close, since the leader has said Sync.
     silent: u32,
@@ -113,13 +113,14 @@ impl<O: Operations> Replica<O> {
             let at = aligned(self.log.cut(self.points.base, limit, ROUND_GROUPS));
             let at = at.max(self.points.base);
             begun = at > self.points.base;
-            let (digests, agreed, equal, asked, finished) = Default::default();
-            self.sync.round = Some(Round { view: self.view, at, digests, agreed, equal, asked, finished });
+            let (digests, agreed, equal, requested, finished) = Default::default();
+            self.sync.round =
+                Some(Round { view: self.view, at, digests, agreed, equal, requested, finished });
             self.agree(port);
         }
         if let Some(round) = self.sync.round.as_mut().filter(|round| round.at > self.points.base) {
             self.sync.waited = self.sync.waited.saturating_add(1);
-            round.asked.clear();
+            round.requested.clear();
         }
         self.say_sync(port);
         self.finish(patience, app, port);
@@ -301,14 +302,14 @@ impl<O: Operations> Replica<O> {
         if digests != round.digests {
             round.digests = digests;
             round.equal.clear();
-            round.asked.clear();
+            round.requested.clear();
         }
     }
 
     /// Asks those that are equal to accept, once they are enough.
     fn finish(&mut self, patience: u32, app: &mut impl Application<O>, port: &mut impl Port<O>) {
         self.compare_anew();
-        let Some(Round { view, at, equal, asked, .. }) = &self.sync.round else { return };
+        let Some(Round { view, at, equal, requested, .. }) = &self.sync.round else { return };
         let (view, at) = (*view, *at);
         if equal.len() + 1 == self.members().len() {
             self.sync.waited = 0;
@@ -320,13 +321,13 @@ impl<O: Operations> Replica<O> {
             return;
         }
         debug_assert!(at <= self.points.floor, "whoever is equal has agreed");
-        let to: Vec<usize> = equal.difference(asked).copied().collect();
+        let to: Vec<usize> = equal.difference(requested).copied().collect();
         self.set_points(|points| points.accepted = points.accepted.max(at), port);
         for member in &to {
             port.send(self.members()[*member], Message::FinishSync { view, at });
         }
         if let Some(round) = &mut self.sync.round {
-            round.asked.extend(to);
+            round.requested.extend(to);
         }
         self.conclude(app, port);
     }

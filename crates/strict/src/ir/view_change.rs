@@ -135,7 +135,7 @@ impl<O: Operations> Default for ViewChangeState<O> {
 }
 
 impl<O: Operations> ViewChangeState<O> {
-    /// Something that was asked for has arrived: patience begins anew.
+    /// A requested part has arrived: the timeout begins anew.
     pub fn came_on(&mut self) {
         self.resent = 0;
     }
@@ -550,7 +550,8 @@ impl<O: Operations> Replica<O> {
         }
     }
 
-    /// All that a view or an epoch starts with has been told: starts it, once the outcomes or the state are here too.
+    /// The replica has the record that a view or an epoch starts with: starts it, once the outcomes or the state are
+    /// here too.
     pub(super) fn complete_start(&mut self, app: &mut impl Application<O>, port: &mut impl Port<O>) {
         let Some(Starting { source, record_parts, .. }) = &self.changing.starting else { return };
         let (source, summary) = (*source, record_parts.summary.clone());

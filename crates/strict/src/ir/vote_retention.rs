@@ -28,7 +28,7 @@ pub(super) struct VoteRetention {
     votes: BTreeMap<u64, Timestamp>,
     /// Up to where this replica lets go.
     own: Timestamp,
-    /// As leader: up to where others do, as told in this view.
+    /// As leader: up to where other replicas do, as they reported in this view.
     reported: BTreeMap<usize, Timestamp>,
     /// Up to where f+1 do.
     shared: Timestamp,

@@ -7,7 +7,8 @@ use types::{Malformed, Reader, Wire, put_bytes};
 const KEYS: usize = 32 * 1024;
 
 /// The entries that deleted keys which are absent now. What is forgotten counts as deleted by the latest forgotten
-/// entry: who saw such a key absent before that is told once that it may have changed, and never the other way round.
+/// entry: a transaction that saw such a key absent earlier is refused once although the key may be unchanged; no
+/// change is ever missed.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
     keys: BTreeMap<Box<[u8]>, u64>,

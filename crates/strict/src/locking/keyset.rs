@@ -150,12 +150,12 @@ impl Leader {
             .reservations
             .range(..asker.age)
             .filter(|(_, reservations)| reservations.until > asker.now);
-        let kept_off = !read_only
+        let reserved = !read_only
             && older.any(|(_, reservations)| {
                 reservations.refusals >= enough
                     && (reservations.flushes || changes_keys(part, state_for(part, machine)))
             });
-        if meets || kept_off {
+        if meets || reserved {
             return Err(VoteConflict { key: None, undecided: true });
         }
         Ok(())

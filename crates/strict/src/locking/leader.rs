@@ -53,14 +53,14 @@ impl Stage {
 /// A transaction in progress.
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
-    /// The coordinator that asked; the leader of another shard never does.
+    /// The coordinator, from its own request; not learned from the leader of another shard.
     pub coordinator: Address,
     /// When it was heard of last, or voted for.
     pub since: Instant,
     pub stage: Stage,
     /// Questions that wait for locks, or for the ends of others.
     pub blocked: Vec<Message>,
-    /// Its coordinator has been told that some of them wait for locks.
+    /// The leader has notified the coordinator that some of them wait for locks.
     pub said_blocked: bool,
     /// By step that waits for no lock, or [`VOTE`], whose ends it waits for.
     behind: BTreeMap<u32, BTreeSet<TransactionId>>,
@@ -198,7 +198,7 @@ impl Leader {
         }
     }
 
-    /// True unless votes for the transaction have been asked for here.
+    /// True unless the coordinator has asked this leader to vote on the transaction.
     pub(super) fn is_executing(&self, id: TransactionId) -> bool {
         self.open.get(&id).is_none_or(|open| matches!(open.stage, Stage::Executing))
     }
@@ -219,7 +219,7 @@ impl Leader {
         Some(open)
     }
 
-    /// The transaction is over here, and a repetition of what was asked changes nothing.
+    /// The transaction is over here, and a repeated request changes nothing.
     pub(super) fn close(&mut self, id: TransactionId) -> Option<OpenTransaction> {
         self.closed.insert(id, false);
         self.forget(id)
@@ -378,8 +378,8 @@ impl Leader {
             })
     }
 
-    /// True while a step without a lock waits for those of the others who had been voted for when it was first asked
-    /// for. It waits for no transaction that arrives later, so that later ones cannot starve it.
+    /// True while a step without a lock waits for the transactions that had votes when the leader first received it.
+    /// It waits for no transaction that arrives later, so that later ones cannot starve it.
     pub(super) fn is_behind(
         &mut self,
         asker: (TransactionId, u32),
@@ -394,8 +394,8 @@ impl Leader {
             self.open(id, coordinator, now).behind.entry(step).or_insert(others);
         } else if let Some(open) = self.open.get_mut(&id) {
             let has_waited = open.behind.remove(&step).is_some();
-            let is_kept = !open.behind.is_empty() || !open.votes.is_empty() || !open.blocked.is_empty();
-            if has_waited && !is_kept && self.locks.is_stranger(id) {
+            let is_needed = !open.behind.is_empty() || !open.votes.is_empty() || !open.blocked.is_empty();
+            if has_waited && !is_needed && self.locks.is_stranger(id) {
                 // Nothing is held for it.
                 self.forget(id);
             }

@@ -16,7 +16,7 @@ pub enum Message {
     Execute {
         /// The transaction.
         transaction: TransactionId,
-        /// Its age, kept when it runs again: the older wins.
+        /// Its age, which a retry retains: the older wins.
         age: Stamp,
         /// Which of its steps.
         step: u32,
@@ -46,7 +46,7 @@ pub enum Message {
         /// The transaction's time for expiries, in milliseconds since 1970.
         now_millis: u64,
     },
-    /// Leader, or any replica where that was asked for, to coordinator: the answer.
+    /// Leader, or any replica where the coordinator allows it, to coordinator: the answer.
     Executed {
         /// The transaction.
         transaction: TransactionId,
@@ -59,7 +59,7 @@ pub enum Message {
         /// Those of the steps behind it.
         then: Vec<(u32, Evaluation)>,
     },
-    /// Leader to coordinator: the lock that was asked for without an evaluation is held.
+    /// Leader to coordinator: the lock requested without an evaluation is held.
     Locked {
         /// The transaction.
         transaction: TransactionId,
@@ -245,7 +245,7 @@ pub enum Message {
         transaction: TransactionId,
         /// It commits not before this.
         at: Timestamp,
-        /// Who says so, and is to be told the decision.
+        /// The shard that votes, to which the collector sends the decision.
         voter: Address,
     },
     /// Coordinator to a timestamp server: what is the time?

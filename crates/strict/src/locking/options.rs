@@ -137,7 +137,7 @@ pub struct Options {
     /// The leader releases the locks of a transaction that it has not heard of for this long. Coordinators give signs
     /// of life, four in that time, of all that hold locks or votes.
     pub lock_timeout: Duration,
-    /// How often a conflicting transaction is run again before the caller is told CONFLICT.
+    /// How often the coordinator retries a conflicting transaction before it replies CONFLICT.
     pub retries: u32,
     /// An optimistic transaction that was refused so often takes locks on its further runs; `None`: never.
     pub reserve_after: Option<u32>,

@@ -17,8 +17,8 @@ pub(super) type Keys<'k> = SmallVec<[&'k [u8]; 2]>;
 /// What is locked of a key.
 pub(super) type Claims<'o> = SmallVec<[Claim<'o>; 1]>;
 
-/// Operations that are asked for: a command, several on one key that a process has sent together, or a transaction, or what is left of it
-/// to this shard.
+/// Requested operations: a command, several on one key that a process has sent together, or a transaction, or the
+/// steps of it that are left to this shard.
 pub(super) struct Single {
     pub transaction: TransactionId,
     pub age: Stamp,

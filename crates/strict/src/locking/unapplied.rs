@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use types::{Address, Malformed, Reader, TransactionId};
 
-/// If more would have to be copied the state is not kept, however often effects are repeated.
+/// If more would have to be copied the leader does not cache the state, however often it repeats effects.
 const LARGEST_COPY: usize = 1 << 20;
 /// What it costs to do an effect once more, and to undo it, in bytes that could be copied instead.
 const REPEATED: usize = 512;
@@ -180,7 +180,7 @@ impl Unapplied {
         self.answers.insert(id, answer);
     }
 
-    /// The answer that was kept.
+    /// The retained answer.
     pub(super) fn answer(&self, id: TransactionId) -> Option<Message> {
         self.answers.get(&id).cloned()
     }

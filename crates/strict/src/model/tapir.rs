@@ -1,5 +1,5 @@
-//! What a process is told of replicas without leaders; their partitions move to other processes, or go on after a loss,
-//! because an operator says so (Corrections 83, 84).
+//! What configures replicas without leaders. An operator moves their partitions to other processes, or lets them go on
+//! after a loss (Corrections 83, 84).
 
 use super::options::{Concurrency, OptimisticOptions, Options};
 use super::placement::{host_shards, topology};

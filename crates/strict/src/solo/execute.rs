@@ -104,8 +104,8 @@ impl Solo {
         }
     }
 
-    /// The shortest path: no snapshot is open, so one look-up does it all. With `UNDO`, what takes the effects back
-    /// is kept until the log has them.
+    /// The shortest path: no snapshot is open, so one look-up does it all. With `UNDO`, the partition retains what
+    /// takes the effects back until the log has them.
     #[inline]
     fn write_in_place<const UNDO: bool>(
         &mut self,
@@ -248,7 +248,7 @@ impl Solo {
 
 /// Who gets the result of an operation.
 enum Answer<'s> {
-    /// Whoever asked.
+    /// The client that sent the request.
     Asker(RequestId),
     /// Nobody sees it (`BLIND`).
     Nobody(&'s mut BlindSink),

@@ -15,15 +15,15 @@
 //! ```
 //!
 //! # Rooms
-//! `partition` state, inputs, housekeeping · `execute` operations on keys · `requests` what is asked of one
-//! partition · `group` what is asked of several · `transactions`, `open`, `keyset` interactive transactions · `watches`
-//! WATCH · `record`, `recovery` log and checkpoints · `undo` taking back what the log refuses.
+//! `partition` state, inputs, housekeeping · `execute` operations on keys · `requests` on one partition · `group`
+//! requests on several · `transactions`, `open`, `keyset` interactive transactions · `watches` WATCH · `record`,
+//! `recovery` log and checkpoints · `undo` taking back what the log refuses.
 //!
 //! # State and invariants
 //! - Stamps are hybrid timestamps, one per effect, rising within the partition; a snapshot is "everything up to a
 //!   stamp", taken while all partitions are held, each of which then stamps above it.
 //! - Expiry is a write: whoever meets an expired key commits its deletion first (Corrections 69).
-//! - While a snapshot is leased, effects are kept in histories; else only the newest state exists. The store retains a
+//! - While a snapshot is leased, histories retain effects; else only the newest state exists. The store retains a
 //!   history that an unlogged effect needs for its undo like one that a snapshot needs.
 //! - Until the log has a record, the partition remembers how to take its effect back, so that a log that fails
 //!   never leaves an unlogged effect visible. While the log is failed, writes are refused and reads go on; a

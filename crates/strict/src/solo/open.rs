@@ -1,5 +1,5 @@
-//! One interactive transaction: snapshot reads, effects kept to itself, validation at commit over what it observed,
-//! so that transactions which commute do not conflict (Claret 4.1, optimistically).
+//! One interactive transaction: snapshot reads, private effects, validation at commit over what it observed, so that
+//! transactions which commute do not conflict (Claret 4.1, optimistically).
 //!
 //! At commit the transaction takes its place after everything that is there. That is sound if nothing that came
 //! since its snapshot changes what it observed: then every operation, evaluated now, would give the same result and
@@ -79,7 +79,7 @@ pub(super) struct OpenTransaction {
     pub(super) snapshot: Timestamp,
     /// How many keys the snapshot has.
     pub(super) keys_at_snapshot: usize,
-    /// A reply has told which keys there are, or how many.
+    /// A reply has revealed which keys there are, or how many.
     pub(super) observes_keys: bool,
     /// FLUSHDB: the operations before this place mean nothing for the state any more.
     flushed: Option<usize>,

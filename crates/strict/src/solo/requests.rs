@@ -4,8 +4,8 @@ use super::Solo;
 use protocol::{ContextRequest, Losses, Now, Outputs, Request, Step, misconf};
 use types::{Error, KeyHash, ReplyBuf, ReplySink, RequestId, Rng, SessionId};
 
-/// How many places of the index a scan visits at most for each key it was asked for, as Redis does: an index that
-/// is mostly empty must not make one scan a long step.
+/// How many places of the index a scan visits at most for each requested key, as Redis does: an index that is mostly
+/// empty must not make one scan a long step.
 pub(super) const PLACES_PER_KEY: u32 = 10;
 
 impl Solo {

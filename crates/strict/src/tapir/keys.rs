@@ -21,12 +21,12 @@ pub(super) struct KeyState {
     pub modes: ModeStamps,
     /// Every committed effect up to here is held, or overwritten: the base that reads may name.
     pub closed: Stamp,
-    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it. Zero while
-    /// nothing committed is kept.
+    /// The greatest stamp of all this; once that is below what is trimmed, every Prepare is above it. Zero while the
+    /// key retains nothing committed.
     pub newest: Stamp,
     /// Committed observers of the whole key, and what they saw: the base moves to them once all of that is held.
     pub waiting: Vec<(Stamp, Observed)>,
-    /// What committed transactions above the horizon have observed; kept where only the order of stamps counts.
+    /// What committed transactions above the horizon have observed; retained where only the order of stamps counts.
     pub reads: Vec<CommittedRead>,
 }
 
@@ -59,7 +59,7 @@ impl KeyState {
         &self.prepared
     }
 
-    /// True if something committed is kept.
+    /// True if the key retains something committed.
     pub fn is_stamped(&self) -> bool {
         self.newest != Stamp::ZERO
     }

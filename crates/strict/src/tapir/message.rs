@@ -96,7 +96,7 @@ pub enum Message {
         transaction: TransactionId,
         /// Which of its steps.
         step: u32,
-        /// What is asked.
+        /// What to read.
         question: KeysetReadRequest,
     },
     /// Replica to coordinator: the answer to Look. A replica that is not NORMAL gives none.
@@ -250,7 +250,7 @@ pub enum Timer {
         /// The transaction's number.
         number: u64,
     },
-    /// Coordinator: a shard has not moved as it was asked to.
+    /// Coordinator: a shard has not made the requested move.
     ReplicaMove {
         /// The shard.
         shard: u16,

@@ -16,7 +16,7 @@
 //! # Invariants
 //! - Two conflicting transactions that both commit met at a replica that validated one knowing the other's end.
 //! - A read names the exact effects it saw: a closed base and single stamps above it (Corrections 65).
-//! - A decision is told only after the result that makes it succeeded in IR; a raw poll never decides.
+//! - A coordinator announces a decision only after the result that makes it succeeded in IR; a raw poll never decides.
 //! - A transaction has one attempt that counts, the highest; a backup's ballot beats every attempt.
 //!
 //! Left out so far: read-only snapshots.

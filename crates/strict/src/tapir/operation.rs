@@ -12,8 +12,8 @@ use types::{Malformed, Reader, Timestamp, Wire, wire_enum};
 pub struct Prepare {
     /// The proposed timestamp; with the transaction's id it is the stamp.
     pub at: Timestamp,
-    /// When the transaction was first run, under which id: kept when it runs again. An older one
-    /// may wait for a younger one.
+    /// When the transaction was first run, under which id: a retry retains both. An older transaction may wait for a
+    /// younger one.
     pub age: Stamp,
     /// For how long replicas keep what it touches for it if it is refused; in milliseconds, zero for not at all.
     pub keep: Duration,

@@ -62,7 +62,7 @@ pub struct Options {
     /// A replica suspects the coordinator of a transaction that it has held prepared for this long, and up to three times
     /// as long if it is far away.
     pub prepared_timeout: Duration,
-    /// How often a conflicting transaction is run again before the caller is told CONFLICT.
+    /// How often the coordinator retries a conflicting transaction before it replies CONFLICT.
     pub retries: u32,
     /// The least window that the wait before running again is drawn from; what the failed run took, if that is
     /// longer. Doubles with every conflict, a few times.
@@ -70,9 +70,9 @@ pub struct Options {
     /// How often a leader that synchronizes its shard asks again, and replicas look for what they may forget; `None`:
     /// the record is never trimmed. How often an interval is closed depends on `sync_lag` and on what that takes.
     pub sync_every: Option<Duration>,
-    /// How old a transaction is, at least, before its place is closed; and for how long its outcome is kept after
-    /// that, at least. Longer than requests take, so that coordinators that still live learn outcomes; replicas wait
-    /// for longer where proposals take longer.
+    /// How old a transaction is, at least, before its place is closed; and for how long replicas retain its outcome
+    /// after that, at least. Longer than requests take, so that coordinators that still live learn outcomes; replicas
+    /// wait for longer where proposals take longer.
     pub sync_lag: Duration,
     /// How many times a leader tries to synchronize with every replica before f+1 suffice; what the others miss from
     /// then on they must fetch as state.

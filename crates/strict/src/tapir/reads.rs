@@ -45,9 +45,9 @@ impl Replica {
         random: &mut Rng,
         out: &mut Outputs<'_, Node>,
     ) {
-        let asked = if patience.is_zero() { &[][..] } else { &reads.readings[..] };
+        let awaited = if patience.is_zero() { &[][..] } else { &reads.readings[..] };
         let in_the_way = |reading| self.state.in_the_way_of(reads.transaction, reading);
-        let behind: SmallVec<_> = asked.iter().filter_map(in_the_way).collect();
+        let behind: SmallVec<_> = awaited.iter().filter_map(in_the_way).collect();
         if behind.is_empty() {
             return self.answer(&reads, random, out);
         }

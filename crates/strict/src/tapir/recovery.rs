@@ -135,7 +135,7 @@ impl Recovery {
         self.ballot
     }
 
-    /// True if replicas of this shard are asked.
+    /// True if the recovery queries replicas of this shard.
     pub(super) fn asks(&self, shard: u16) -> bool {
         self.shards.contains_key(&shard)
     }
@@ -251,7 +251,7 @@ impl Recovery {
         decisions.map_or(Verdict::Wait, Verdict::Decided)
     }
 
-    /// Brings a known outcome to every shard; a commit waits until some replica has told each shard's part.
+    /// Brings a known outcome to every shard; a commit waits until some replica has reported each shard's part.
     fn follow(&self, known: &Decision) -> Verdict {
         let Decision::Commit { at, .. } = known else {
             return Verdict::Decided(self.shards.keys().map(|shard| (*shard, Decision::Abort)).collect());

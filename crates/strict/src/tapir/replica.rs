@@ -53,7 +53,7 @@ pub struct Replica {
     pub(super) waiting: Waiting,
     pub(super) reservations: Reservations,
     pub(super) late_reads: Vec<BlockedReads>,
-    /// The stable bases of the other shards, as far as they have told.
+    /// The stable bases of the other shards, as far as they have reported.
     bases: BTreeMap<u16, Timestamp>,
     lag: Lag,
     /// When the present round of synchronization began, and the base then; when the next one may.
@@ -424,7 +424,7 @@ impl Replica {
         out: &mut Outputs<'_, Node>,
     ) {
         let place = self.topology.find(from.address());
-        // Answers speak of their sender's shard; what is asked of this replica, of its own, where IR looks.
+        // Answers speak of their sender's shard; requests speak of this replica's own shard, which IR checks.
         let answers = matches!(message, ir::Message::CoordinatorPromise { .. } | ir::Message::Confirm { .. });
         if let (true, Some((shard, _)), Some(view)) = (answers, place, message.view())
             && !self.is_of_epoch(from, shard, view, out)
@@ -508,8 +508,8 @@ impl Replica {
         (self.options.clock_bound, self.options.skew_wait) = (clocks.bound, clocks.wait);
     }
 
-    /// True if a replica of another shard speaks in the epoch that is known of it; of a later one more is asked, and what
-    /// is of an earlier one does not count (Corrections 83).
+    /// True if a replica of another shard speaks in the epoch that is known of it; of a later one this replica asks
+    /// for the configuration, and what is of an earlier one does not count (Corrections 83).
     fn is_of_epoch(&self, from: NodeId, shard: u16, view: u64, out: &mut Outputs<'_, Node>) -> bool {
         let epoch = self.topology.epoch(shard);
         if ir::epoch_of(view) > epoch {
@@ -519,7 +519,7 @@ impl Replica {
     }
 
     /// A shard is of a later epoch. What its earlier replicas said counts with nothing that the present ones say, so
-    /// recoveries that asked them begin anew, under another coordinator view.
+    /// recoveries that queried them begin anew, under another coordinator view.
     fn learn(&mut self, shard: u16, configuration: &ir::Configuration) {
         if self.topology.learn(shard, configuration) {
             self.recoveries.retain(|_, recovery| !recovery.asks(shard));
@@ -566,11 +566,11 @@ impl Replica {
         let elsewhere = self.bases.values().copied().max().unwrap_or_default();
         let limit = aged.min(self.ir.youngest().max(elsewhere));
         let limit = if now.instant < self.next_round { base } else { limit };
-        let told = |shard: u16| self.bases.get(&shard).copied().unwrap_or_default();
+        let base_of = |shard: u16| self.bases.get(&shard).copied().unwrap_or_default();
         if now.instant - self.aging.0 >= lag {
             (self.aged, self.aging) = (self.aging.1, (now.instant, base));
         }
-        let forgettable = others.map(told).min().unwrap_or(Timestamp::MAX).min(self.aged);
+        let forgettable = others.map(base_of).min().unwrap_or(Timestamp::MAX).min(self.aged);
         let alone = self.options.mutants.has(Mutant::ForgetAlone);
         let forgettable = if alone { self.aged } else { forgettable };
         let still = self.stands_still(now.instant);

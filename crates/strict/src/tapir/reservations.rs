@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{Incarnation, Instant, ProcessId, Timestamp, TransactionId};
 
-/// One that is prepared, or waits itself, is waited for, for this fraction of the time for which its keys are kept.
+/// A proposal waits for a holder that is prepared, or waits itself, for this fraction of the reserved time.
 const ENDING: u32 = 12;
 
 /// One transaction's reservation.
@@ -42,15 +42,15 @@ struct Reservation {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    /// By the age of the transaction that keys are kept for.
-    kept: BTreeMap<Stamp, Reservation>,
+    /// By the age of the transaction that holds the reservation.
+    reserved: BTreeMap<Stamp, Reservation>,
     /// The latest time until which delayed transactions wait.
     patience: BTreeMap<TransactionId, Instant>,
 }
 
 impl Reservations {
-    /// Keeps what a transaction touches, in place of what was kept for its earlier runs, while its coordinator is heard
-    /// of again and again within `patience`.
+    /// Reserves the keys of a transaction, in place of the reservation of its earlier runs, while its coordinator
+    /// gives a sign of life within every `patience`.
     pub(super) fn keep(
         &mut self,
         now: Instant,
@@ -58,35 +58,39 @@ impl Reservations {
         operation: &Prepare,
         patience: Duration,
     ) {
-        self.kept.retain(|_, kept| kept.until > now);
+        self.reserved.retain(|_, reservation| reservation.until > now);
         if operation.keep.is_zero() {
-            self.kept.remove(&operation.age);
+            self.reserved.remove(&operation.age);
             return;
         }
         let (part, until) = (operation.part.clone(), now + operation.keep);
         let (ends_by, lives) = (now + operation.keep / ENDING, now + patience);
-        self.kept.insert(operation.age, Reservation { group, part, until, ends_by, waits: false, lives });
+        self.reserved.insert(operation.age, Reservation { group, part, until, ends_by, waits: false, lives });
     }
 
     /// Something is heard of a process, which is now taken to live until then.
     pub(super) fn heard(&mut self, process: ProcessId, incarnation: Incarnation, lives: Instant) {
-        let of =
-            |kept: &&mut Reservation| (kept.group.process, kept.group.incarnation) == (process, incarnation);
-        self.kept.values_mut().filter(of).for_each(|kept| kept.lives = lives);
+        let of = |reservation: &&mut Reservation| {
+            (reservation.group.process, reservation.group.incarnation) == (process, incarnation)
+        };
+        self.reserved.values_mut().filter(of).for_each(|reservation| reservation.lives = lives);
     }
 
     /// The transaction waits here itself, after it has come again.
     pub(super) fn waits(&mut self, age: Stamp) {
-        if let Some(kept) = self.kept.get_mut(&age) {
-            kept.waits = true;
+        if let Some(reservation) = self.reserved.get_mut(&age) {
+            reservation.waits = true;
         }
     }
 
     /// A transaction has ended; one that was refused may come again.
     pub(super) fn end(&mut self, group: TransactionId, refused: bool) {
         self.patience.remove(&group);
-        self.kept.retain(|_, kept| refused || kept.group != group);
-        self.kept.values_mut().filter(|kept| kept.group == group).for_each(|kept| kept.waits = false);
+        self.reserved.retain(|_, reservation| refused || reservation.group != group);
+        self.reserved
+            .values_mut()
+            .filter(|reservation| reservation.group == group)
+            .for_each(|reservation| reservation.waits = false);
     }
 
     /// The age of the oldest transaction that a younger one's proposal has to wait for.
@@ -97,10 +101,11 @@ impl Reservations {
         operation: &Prepare,
         prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<Stamp> {
-        let older = self.kept.range(..operation.age).filter(|(_, kept)| kept.ends(prepared) > now);
-        let mut against = older.filter(|(_, kept)| conflict(&kept.part, &operation.part));
-        let (age, kept) = against.next()?;
-        (*self.patience.entry(group).or_insert(kept.until) > now).then_some(*age)
+        let older =
+            self.reserved.range(..operation.age).filter(|(_, reservation)| reservation.ends(prepared) > now);
+        let mut against = older.filter(|(_, reservation)| conflict(&reservation.part, &operation.part));
+        let (age, reservation) = against.next()?;
+        (*self.patience.entry(group).or_insert(reservation.until) > now).then_some(*age)
     }
 
     /// Until when a proposal waits for the transaction of this age, as far as is known now; `None` if it does not.
@@ -112,7 +117,7 @@ impl Reservations {
         prepared: &BTreeMap<TransactionId, Prepare>,
     ) -> Option<Instant> {
         let patience = self.patience.get(&group)?;
-        let end = self.kept.get(&age)?.ends(prepared).min(*patience);
+        let end = self.reserved.get(&age)?.ends(prepared).min(*patience);
         Some(end).filter(|end| *end > now)
     }
 
@@ -181,84 +186,91 @@ mod tests {
     }
 
     #[test]
-    fn younger_ones_that_conflict_are_kept_off_until_the_end_or_for_the_time_asked_for() {
-        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
-        kept.keep(at(0), id(5), &prepare(5, 24, look(b"a")), PATIENCE);
+    fn younger_conflicting_proposals_wait_for_the_end_or_the_reserved_time() {
+        let (mut reservations, nobody) = (Reservations::default(), BTreeMap::new());
+        reservations.keep(at(0), id(5), &prepare(5, 24, look(b"a")), PATIENCE);
         let age = Stamp { at: Timestamp(5), transaction: id(5) };
-        let waits = |kept: &mut Reservations, now, operation: Prepare| {
-            kept.before(at(now), id(9), &operation, &nobody)
+        let waits = |reservations: &mut Reservations, now, operation: Prepare| {
+            reservations.before(at(now), id(9), &operation, &nobody)
         };
-        assert_eq!(waits(&mut kept, 1, prepare(4, 0, add(b"a"))), None, "an older one");
-        assert_eq!(waits(&mut kept, 1, prepare(6, 0, add(b"b"))), None, "another key");
-        assert_eq!(waits(&mut kept, 1, prepare(6, 0, look(b"a"))), None, "they commute");
-        assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "its time is over");
-        assert_eq!(waits(&mut kept, 1, prepare(6, 0, add(b"a"))), Some(age));
+        assert_eq!(waits(&mut reservations, 1, prepare(4, 0, add(b"a"))), None, "an older one");
+        assert_eq!(waits(&mut reservations, 1, prepare(6, 0, add(b"b"))), None, "another key");
+        assert_eq!(waits(&mut reservations, 1, prepare(6, 0, look(b"a"))), None, "they commute");
+        assert_eq!(waits(&mut reservations, 24, prepare(6, 0, add(b"a"))), None, "its time is over");
+        assert_eq!(waits(&mut reservations, 1, prepare(6, 0, add(b"a"))), Some(age));
         // It comes again, as 7.
-        kept.keep(at(20), id(7), &prepare(5, 24, look(b"a")), PATIENCE);
-        kept.end(id(5), true);
-        assert_eq!(kept.ends(at(23), id(9), age, &nobody), Some(at(24)), "the end of the first one");
-        assert_eq!(waits(&mut kept, 24, prepare(6, 0, add(b"a"))), None, "who has waited for the first");
+        reservations.keep(at(20), id(7), &prepare(5, 24, look(b"a")), PATIENCE);
+        reservations.end(id(5), true);
+        assert_eq!(reservations.ends(at(23), id(9), age, &nobody), Some(at(24)), "the end of the first one");
         assert_eq!(
-            kept.before(at(24), id(8), &prepare(6, 0, add(b"a")), &nobody),
+            waits(&mut reservations, 24, prepare(6, 0, add(b"a"))),
+            None,
+            "who has waited for the first"
+        );
+        assert_eq!(
+            reservations.before(at(24), id(8), &prepare(6, 0, add(b"a")), &nobody),
             Some(age),
             "somebody else"
         );
-        kept.end(id(7), false);
-        assert_eq!(kept.ends(at(25), id(8), age, &nobody), None);
+        reservations.end(id(7), false);
+        assert_eq!(reservations.ends(at(25), id(8), age, &nobody), None);
     }
 
     #[test]
     fn nobody_waits_for_one_that_has_come_without_asking_or_whose_coordinator_is_silent() {
-        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
-        let waits = |kept: &mut Reservations, now, number| {
-            kept.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
+        let (mut reservations, nobody) = (Reservations::default(), BTreeMap::new());
+        let waits = |reservations: &mut Reservations, now, number| {
+            reservations.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
         };
-        kept.keep(at(0), id(5), &prepare(5, 2000, look(b"a")), PATIENCE);
-        assert!(waits(&mut kept, 1, 9));
-        kept.keep(at(2), id(7), &prepare(5, 0, look(b"a")), PATIENCE);
-        assert!(!waits(&mut kept, 3, 9), "it has come, and is not to be kept off from anything");
-        kept.keep(at(10), id(8), &prepare(5, 2000, look(b"a")), PATIENCE);
-        let lives = |kept: &mut Reservations, now: u64, incarnation| {
-            kept.heard(ProcessId::default(), Incarnation(incarnation), at(now) + PATIENCE);
+        reservations.keep(at(0), id(5), &prepare(5, 2000, look(b"a")), PATIENCE);
+        assert!(waits(&mut reservations, 1, 9));
+        reservations.keep(at(2), id(7), &prepare(5, 0, look(b"a")), PATIENCE);
+        assert!(!waits(&mut reservations, 3, 9), "it has come, and is not to be kept off from anything");
+        reservations.keep(at(10), id(8), &prepare(5, 2000, look(b"a")), PATIENCE);
+        let lives = |reservations: &mut Reservations, now: u64, incarnation| {
+            reservations.heard(ProcessId::default(), Incarnation(incarnation), at(now) + PATIENCE);
         };
-        lives(&mut kept, 400, 0);
-        assert!(waits(&mut kept, 600, 10));
-        lives(&mut kept, 600, 1);
-        assert!(!waits(&mut kept, 901, 11), "it was another one that was heard of");
+        lives(&mut reservations, 400, 0);
+        assert!(waits(&mut reservations, 600, 10));
+        lives(&mut reservations, 600, 1);
+        assert!(!waits(&mut reservations, 901, 11), "it was another one that was heard of");
     }
 
     #[test]
     fn who_has_come_again_and_waits_here_is_waited_for_for_a_short_time() {
-        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        let (mut reservations, nobody) = (Reservations::default(), BTreeMap::new());
         let operation = prepare(5, 24, look(b"a"));
-        let waits = |kept: &mut Reservations, now, number| {
-            kept.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
+        let waits = |reservations: &mut Reservations, now, number| {
+            reservations.before(at(now), id(number), &prepare(6, 0, add(b"a")), &nobody).is_some()
         };
-        kept.keep(at(0), id(5), &operation, PATIENCE);
-        kept.waits(operation.age);
-        assert!(waits(&mut kept, 1, 9) && !waits(&mut kept, 2, 10), "those may be waiting for each other");
-        kept.end(id(5), true);
-        assert!(waits(&mut kept, 3, 11), "now it is awaited anew");
+        reservations.keep(at(0), id(5), &operation, PATIENCE);
+        reservations.waits(operation.age);
+        assert!(
+            waits(&mut reservations, 1, 9) && !waits(&mut reservations, 2, 10),
+            "those may be waiting for each other"
+        );
+        reservations.end(id(5), true);
+        assert!(waits(&mut reservations, 3, 11), "now it is awaited anew");
     }
 
     #[test]
     fn once_it_is_prepared_it_is_waited_for_for_a_short_time() {
         let operation = prepare(5, 24, look(b"a"));
-        let mut kept = Reservations::default();
-        kept.keep(at(0), id(5), &operation, PATIENCE);
-        assert!(kept.before(at(0), id(9), &prepare(6, 0, add(b"a")), &BTreeMap::new()).is_some());
+        let mut reservations = Reservations::default();
+        reservations.keep(at(0), id(5), &operation, PATIENCE);
+        assert!(reservations.before(at(0), id(9), &prepare(6, 0, add(b"a")), &BTreeMap::new()).is_some());
         let prepared = BTreeMap::from([(id(5), operation.clone())]);
-        assert_eq!(kept.ends(at(1), id(9), operation.age, &prepared), Some(at(2)));
-        assert_eq!(kept.ends(at(2), id(9), operation.age, &prepared), None);
+        assert_eq!(reservations.ends(at(1), id(9), operation.age, &prepared), Some(at(2)));
+        assert_eq!(reservations.ends(at(2), id(9), operation.age, &prepared), None);
     }
 
     #[test]
     fn who_looks_at_the_whole_keyspace_keeps_off_all_that_change_it() {
-        let (mut kept, nobody) = (Reservations::default(), BTreeMap::new());
+        let (mut reservations, nobody) = (Reservations::default(), BTreeMap::new());
         let mut counting = prepare(5, 24, look(b"a"));
         Arc::make_mut(&mut counting.part).keyset = Some(Default::default());
-        kept.keep(at(0), id(5), &counting, PATIENCE);
-        assert!(kept.before(at(1), id(9), &prepare(6, 0, add(b"b")), &nobody).is_some());
-        assert!(kept.before(at(1), id(9), &prepare(6, 0, look(b"b")), &nobody).is_none());
+        reservations.keep(at(0), id(5), &counting, PATIENCE);
+        assert!(reservations.before(at(1), id(9), &prepare(6, 0, add(b"b")), &nobody).is_some());
+        assert!(reservations.before(at(1), id(9), &prepare(6, 0, look(b"b")), &nobody).is_none());
     }
 }

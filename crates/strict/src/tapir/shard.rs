@@ -52,7 +52,7 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(seed: HashSeed, isolation: Isolation, mutants: Mutants) -> Self {
         let mut store = Store::new(seed, Stamp::ZERO);
-        // Commits arrive out of order: histories are kept.
+        // Commits arrive out of order: the store retains histories.
         store.set_horizon(Some(Stamp::ZERO));
         Shard {
             store,
@@ -112,18 +112,18 @@ impl Shard {
         }
     }
 
-    /// What validation keeps of the keyset, told before the keys.
+    /// The stamps that validation retains of the keyset, sent before the keys.
     pub(super) fn tell_keyset(&self) -> KeysetStamps {
-        self.keyset.told()
+        self.keyset.stamps()
     }
 
     /// Takes it.
-    pub(super) fn take_keyset(&mut self, told: KeysetStamps) {
-        self.keyset.take(told);
+    pub(super) fn take_keyset(&mut self, stamps: KeysetStamps) {
+        self.keyset.take(stamps);
     }
 
     /// Appends keys of one place of the index to a piece of the state; returns the next place, 0 at the end. The
-    /// horizon stays while the pieces of one state are told.
+    /// horizon stays while the replica sends the pieces of one state.
     pub(super) fn tell_keys(&mut self, cursor: u64, piece: &mut Vec<u8>) -> u64 {
         let mut keys: Vec<CompactKey> = Vec::new();
         let next = self.store.scan_all(cursor, |key| keys.push(CompactKey::new(key)));
@@ -158,31 +158,31 @@ impl Shard {
     }
 
     /// Takes a key as a piece tells it, once.
-    pub(super) fn take_key(&mut self, told: &KeyCell) -> Result<(), Malformed> {
-        let hash = self.store.hash(&told.key);
-        if !told.cell.is_empty() {
-            let cell = Cell::decode(&mut Reader::new(&told.cell))?;
-            self.store.restore(&told.key, self.horizon(), cell);
+    pub(super) fn take_key(&mut self, received: &KeyCell) -> Result<(), Malformed> {
+        let hash = self.store.hash(&received.key);
+        if !received.cell.is_empty() {
+            let cell = Cell::decode(&mut Reader::new(&received.cell))?;
+            self.store.restore(&received.key, self.horizon(), cell);
         }
         let mut held = (Stamp::ZERO, false);
-        for (stamp, bytes) in &told.effects {
+        for (stamp, bytes) in &received.effects {
             if held.0 != *stamp {
-                held = (*stamp, self.store.has_effect(hash, &told.key, *stamp));
+                held = (*stamp, self.store.has_effect(hash, &received.key, *stamp));
             }
             if !held.1 {
                 let effect = Effect::decode(&mut Reader::new(bytes))?;
-                self.store.commit(hash, &told.key, *stamp, &effect);
+                self.store.commit(hash, &received.key, *stamp, &effect);
             }
         }
         Ok(())
     }
 
     /// Takes what validation keeps of a key as a piece tells it.
-    pub(super) fn take_stamps(&mut self, told: KeyStamps) {
-        if self.keys.get(&told.key).is_none_or(|state| !state.is_stamped()) {
-            let state = self.keys.stamped(&told.key, told.newest);
-            (state.modes, state.closed, state.waiting) = (told.modes, told.closed, told.waiting);
-            state.reads = told.reads;
+    pub(super) fn take_stamps(&mut self, received: KeyStamps) {
+        if self.keys.get(&received.key).is_none_or(|state| !state.is_stamped()) {
+            let state = self.keys.stamped(&received.key, received.newest);
+            (state.modes, state.closed, state.waiting) = (received.modes, received.closed, received.waiting);
+            state.reads = received.reads;
         }
     }
 
@@ -324,8 +324,8 @@ impl Shard {
     }
 
     /// True if effects may be folded into the cell that are above what was observed as a whole, here or at another
-    /// replica that judges the same vote again: which of them were observed can no longer be told. Where others may
-    /// commute with what was observed, that replica may take one that comes yet for one of these.
+    /// replica that judges the same vote again: the replica no longer knows which of them were observed. Where others
+    /// may commute with what was observed, that replica may take one that comes yet for one of these.
     fn saw_too_little(&self, key: &[u8], access: &Access<'_>) -> bool {
         let (observation, base) =
             (&access.invocation.observation, access.observed.map_or(Stamp::ZERO, Observed::base));

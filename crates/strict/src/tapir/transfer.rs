@@ -4,7 +4,7 @@
 //! ```text
 //!  behind                         source
 //!    |-- FetchState(place) -------->|  stands still with what it trimmed, serves on
-//!    |<------- State(piece, next) --|  until the last piece, or nobody has asked for a while
+//! xt) --| until the last piece, or no request has come for a while
 //! ```
 //! The pieces make a second state beside the present one, and are logged; with the last one the second takes the
 //! place of the first, and what the record knows beyond is executed again. Votes, promises and locks stay. A crash
@@ -38,8 +38,8 @@ pub(super) struct Fetching {
     node: Option<NodeId>,
     base: Timestamp,
     place: Place,
-    asked: u32,
-    asked_at: Instant,
+    tries: u32,
+    requested_at: Instant,
 }
 
 /// A replica that fetches from this one.
@@ -65,32 +65,32 @@ impl Replica {
             return self.ask_state(now.instant, out);
         }
         let Some(fetching) = &self.fetching else { return };
-        if now.instant - fetching.asked_at < ASK_AGAIN {
+        if now.instant - fetching.requested_at < ASK_AGAIN {
             return;
         }
-        if fetching.asked > PATIENCE {
+        if fetching.tries > PATIENCE {
             self.fetching = None;
             return self.ir.not_behind();
         }
         self.ask_state(now.instant, out);
     }
 
-    fn begin_fetching(&mut self, source: Address, asked_at: Instant) {
+    fn begin_fetching(&mut self, source: Address, requested_at: Instant) {
         let (base, place) = (Timestamp::ZERO, Place::Begin);
         self.aside = None;
-        self.fetching = Some(Fetching { source, node: None, base, place, asked: 0, asked_at });
+        self.fetching = Some(Fetching { source, node: None, base, place, tries: 0, requested_at });
     }
 
     /// Begins anew with the same source.
     fn fetch_anew(&mut self) {
-        if let Some(Fetching { source, asked_at, .. }) = self.fetching {
-            self.begin_fetching(source, asked_at);
+        if let Some(Fetching { source, requested_at, .. }) = self.fetching {
+            self.begin_fetching(source, requested_at);
         }
     }
 
     fn ask_state(&mut self, now: Instant, out: &mut Outputs<'_, Node>) {
         let Some(fetching) = &mut self.fetching else { return };
-        (fetching.asked, fetching.asked_at) = (fetching.asked + 1, now);
+        (fetching.tries, fetching.requested_at) = (fetching.tries + 1, now);
         out.send(fetching.source, Message::FetchState { place: fetching.place.clone() });
         out.arm(Timer::Sync, now + ASK_AGAIN);
     }
@@ -139,9 +139,10 @@ impl Replica {
             self.fetch_anew();
             return self.ask_state(now.instant, out);
         }
-        fetching.asked = 0;
+        fetching.tries = 0;
         if next.is_none() && self.checkpoint.is_some() {
-            // It is asked for again when the checkpoint has ended, which began with the first state.
+            // The checkpoint began with the first state: this replica requests the piece again when the checkpoint has
+            // ended.
             return;
         }
         self.persist(&Record::Aside { first, piece }, out);

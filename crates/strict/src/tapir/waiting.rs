@@ -8,12 +8,12 @@
 //! and since only older transactions wait for younger ones, waiting is deadlock-free. Ages are those of coordinators'
 //! clocks: a wrong one is unfair and does no other harm.
 //!
-//! *For an older one that was refused again and again*, for which its keys are kept until it has come again: see
+//! *For an older transaction that was refused again and again*, whose keys are reserved until its next run: see
 //! [`super::reservations`].
 //!
-//! *For others with lower timestamps to come*, where clocks differ much and that is asked for (the paper's 6.6). A replica
-//! that judges transactions as they arrive tells those with lower timestamps to come again (RETRY). One that waits for a
-//! while first, and judges what has come meanwhile in the order of timestamps, tells fewer.
+//! *For others with lower timestamps to come*, where clocks differ much and an option says so (the paper's 6.6). A
+//! replica that judges transactions as they arrive tells those with lower timestamps to come again (RETRY). One that
+//! waits for a while first, and judges what has come meanwhile in the order of timestamps, tells fewer.
 //!
 //! To whoever waits for the vote it is as if the message had taken longer. What waits is nowhere recorded: nothing was
 //! said of it, and its coordinator sends it again.
@@ -40,8 +40,8 @@ enum Until {
     Due(Instant),
     /// A younger transaction, which must end first.
     Ended(TransactionId),
-    /// The transaction of this age, for which keys are kept.
-    Kept(Stamp),
+    /// The transaction of this age, which holds a reservation.
+    Reserved(Stamp),
 }
 
 /// A proposal that waits.
@@ -67,11 +67,11 @@ impl Waiting {
         self.0.contains_key(&group)
     }
 
-    /// When the next one has waited for long enough, if it is known; `ends` says until when keys are kept.
+    /// When the next one has waited for long enough, if it is known; `ends` says until when keys are reserved.
     fn next_due(&self, ends: impl Fn(TransactionId, Stamp) -> Option<Instant>) -> Option<Instant> {
         let due = self.0.iter().filter_map(|(id, proposal)| match proposal.until {
             Until::Due(at) => Some(at),
-            Until::Kept(age) => ends(*id, age),
+            Until::Reserved(age) => ends(*id, age),
             Until::Ended(_) => None,
         });
         due.min()
@@ -82,7 +82,7 @@ impl Waiting {
     fn take_due(&mut self, now: Instant) -> Vec<(NodeId, IrMessage)> {
         let held = self.0.iter().filter_map(|(id, proposal)| match proposal.until {
             Until::Due(due) => Some(((proposal.at, *id), due)),
-            Until::Ended(_) | Until::Kept(_) => None,
+            Until::Ended(_) | Until::Reserved(_) => None,
         });
         let mut held: Vec<((Timestamp, TransactionId), Instant)> = held.collect();
         held.sort_unstable();
@@ -101,7 +101,7 @@ impl Waiting {
         let free = self.0.iter().filter(|(id, proposal)| match proposal.until {
             Until::Due(_) => false,
             Until::Ended(behind) => !prepared.contains_key(&behind),
-            Until::Kept(age) => ends(**id, age).is_none(),
+            Until::Reserved(age) => ends(**id, age).is_none(),
         });
         let free = free.filter(|(_, proposal)| proposal.said >= lately);
         let (_, id) = free.map(|(id, proposal)| (proposal.age, *id)).min()?;
@@ -166,9 +166,10 @@ impl Replica {
             return Some(message);
         }
         self.reservations.keep(now.instant, *group, operation, self.options.resend_every * PATIENCE);
-        let kept = self.reservations.before(now.instant, *group, operation, self.state.prepared());
-        let Some(until) =
-            kept.map(Until::Kept).or_else(|| self.state.waits_for(*group, operation).map(Until::Ended))
+        let reserved = self.reservations.before(now.instant, *group, operation, self.state.prepared());
+        let Some(until) = reserved
+            .map(Until::Reserved)
+            .or_else(|| self.state.waits_for(*group, operation).map(Until::Ended))
         else {
             return Some(message);
         };

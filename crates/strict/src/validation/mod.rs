@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_below_a_committed_one_is_told_where_to_retry() {
+    fn a_write_below_a_committed_one_learns_where_to_retry() {
         let write = Effect::DELETE;
         let access = Access { invocation: Invocation::blind(write), observed: None };
         assert_eq!(judge(7, &access, &[9], &[]), Verdict::Retry { above: Timestamp(9) });

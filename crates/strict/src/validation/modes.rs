@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use types::{Malformed, Reader, Wire, put_varint};
 
 /// One stamp per lock mode: a mutation must be stamped above those of the modes it does not commute with, and of
-/// those only (Corrections 71), so that increments commit in any order of their stamps. A key meets few modes, so
-/// only those are kept.
+/// those only (Corrections 71), so that increments commit in any order of their stamps. A key meets few modes, so it
+/// stores only those.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModeStamps(SmallVec<[(Mode, Stamp); 2]>);
 

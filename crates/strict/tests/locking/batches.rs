@@ -19,8 +19,8 @@ fn numbers(replies: impl IntoIterator<Item = String>) -> Vec<u64> {
     numbers
 }
 
-/// Increments of one key that come to a process at the same time: what they are told, how long that takes, and how many messages
-/// leave until then.
+/// Increments of one key that come to a process at the same time: their replies, how long those take, and how many
+/// messages leave until then.
 fn together(options: &Options, count: u64) -> (Vec<u64>, Duration, u64) {
     let mut network = Network::new(options);
     let [a, _] = network.keys();
@@ -36,11 +36,11 @@ fn together(options: &Options, count: u64) -> (Vec<u64>, Duration, u64) {
 #[test]
 fn many_that_come_to_one_process_take_few_messages() {
     let options = Options::default();
-    let (told, took, sent) = together(&options, 40);
-    assert_eq!(told, Vec::from_iter(1..=40));
+    let (counts, took, sent) = together(&options, 40);
+    assert_eq!(counts, Vec::from_iter(1..=40));
     assert!(took <= DELAY * 8, "two round trips and two of the log: {took:?}");
-    let (told, took, apart) = together(&Options { combining: None, ..options }, 40);
-    assert_eq!(told, Vec::from_iter(1..=40));
+    let (counts, took, apart) = together(&Options { combining: None, ..options }, 40);
+    assert_eq!(counts, Vec::from_iter(1..=40));
     assert!(took <= DELAY * 5, "one of each: {took:?}");
     assert!(3 * sent < apart, "{sent} messages, {apart} where each is sent by itself");
 }
@@ -48,8 +48,8 @@ fn many_that_come_to_one_process_take_few_messages() {
 #[test]
 fn a_batch_is_bounded() {
     let limits = Combining { members: 4, ..Combining::default() };
-    let (told, _, sent) = together(&Options { combining: Some(limits), ..Options::default() }, 40);
-    assert_eq!(told, Vec::from_iter(1..=40));
+    let (counts, _, sent) = together(&Options { combining: Some(limits), ..Options::default() }, 40);
+    assert_eq!(counts, Vec::from_iter(1..=40));
     let (_, _, fewer) = together(&Options::default(), 40);
     assert!(sent > fewer, "{sent} messages in batches of four, {fewer} in larger ones");
 }
@@ -74,7 +74,7 @@ fn nobody_waits_for_longer_than_a_millisecond() {
     }
 }
 
-/// One that fails is told so, and the others are not; what only fails is answered like a read.
+/// Only the command that fails gets an error; what only fails is answered like a read.
 #[test]
 fn members_of_a_batch_fail_each_for_itself() {
     let mut network = Network::new(&Options::default());
@@ -92,9 +92,9 @@ fn members_of_a_batch_fail_each_for_itself() {
         })
         .collect();
     let replies: Vec<String> = requests.into_iter().map(|id| network.answer(id)).collect();
-    let (told, failed): (Vec<String>, Vec<String>) =
+    let (answers, failed): (Vec<String>, Vec<String>) =
         replies.into_iter().partition(|reply| reply.parse::<u64>().is_ok());
-    assert_eq!(numbers(told), Vec::from_iter(1..=10));
+    assert_eq!(numbers(answers), Vec::from_iter(1..=10));
     assert!(failed.len() == 10 && failed.iter().all(|reply| reply.starts_with("WRONGTYPE")), "{failed:?}");
     let requests: Vec<RequestId> = (0..20).map(|session| send(&mut network, 3, session, &pushes)).collect();
     for id in requests {
@@ -117,15 +117,15 @@ fn each_counts_once_whoever_goes() {
         let replica = network.replica(process, 0);
         network.down.insert(replica);
         network.run_for(Duration::from_secs(3));
-        let told = numbers(requests.iter().filter_map(|id| network.answered(*id)));
-        assert_eq!(told, Vec::from_iter(1..=24), "{process} is gone after {when} half delays");
+        let answers = numbers(requests.iter().filter_map(|id| network.answered(*id)));
+        assert_eq!(answers, Vec::from_iter(1..=24), "{process} is gone after {when} half delays");
         network.down.remove(&replica);
         network.run_for(Duration::from_secs(1));
         assert_eq!(network.text(2, 0, &[network.get(a)]), "24");
     }
 }
 
-/// No leader is to be found while they wait for their answers: all are told so.
+/// No leader is to be found while they wait for their answers: all get an error.
 #[test]
 fn all_of_a_batch_hear_of_its_end() {
     let mut network = Network::new(&Options::default());

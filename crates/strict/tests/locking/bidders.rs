@@ -103,14 +103,14 @@ fn bids_that_share_a_mode_run_side_by_side() {
 #[test]
 fn bids_combine() {
     let combining = Options { combining: Some(Combining::default()), ..Options::default() };
-    let [told, _] = crowd(with_modes(), [24, 0], &combining);
+    let [combined, _] = crowd(with_modes(), [24, 0], &combining);
     let [apart, _] = crowd(without(), [24, 0], &combining);
-    assert!(told > 2 * apart, "{told} and {apart}");
+    assert!(combined > 2 * apart, "{combined} and {apart}");
 }
 
 /// What follows a blind effect of its own transaction has seen more than its mode protects (decision 0033).
 #[test]
-fn who_looks_after_a_blind_bid_of_its_own_is_told_in_the_first_run() {
+fn a_look_after_a_blind_bid_of_its_own_is_answered_in_the_first_run() {
     let call = |name: &str, arguments: &[&[u8]]| {
         let operation = user::Operation::new(with_modes(), name.as_bytes(), arguments);
         Operation::User(operation.expect("it has such an operation"))

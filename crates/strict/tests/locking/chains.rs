@@ -56,7 +56,7 @@ fn blind_steps_are_between_the_others() {
     }
 }
 
-/// More of them than are asked for at once.
+/// More of them than the coordinator requests at once.
 #[test]
 fn a_thousand_steps_on_a_key_are_a_few_questions() {
     for options in options() {

@@ -11,7 +11,7 @@ use types::{ProcessId, SessionId};
 const NEAR: u16 = 3;
 
 /// A network in which one of the other processes and the near one hear nothing of each other, so that the near replica
-/// lags behind if that one leads; the key has been incremented once since. It says which process is to be asked.
+/// lags behind if that one leads; the key has been incremented once since. Returns the process to send requests to.
 fn lagging(mutants: Mutants, apart_from: u16) -> (Network, u16) {
     let options = Options {
         concurrency: Concurrency::Optimistic,
@@ -21,21 +21,21 @@ fn lagging(mutants: Mutants, apart_from: u16) -> (Network, u16) {
         ..Options::default()
     };
     let mut network = Network::new(&options);
-    let ([a, _], asked) = (network.keys(), 3 - apart_from);
+    let ([a, _], process) = (network.keys(), 3 - apart_from);
     network.depose(NEAR, 0);
     network.run_for(Duration::from_secs(1));
     network.apart = Some([apart_from, NEAR]);
-    assert_eq!(network.text(asked, 0, &[network.increment(a)]), "1");
+    assert_eq!(network.text(process, 0, &[network.increment(a)]), "1");
     network.run_for(Duration::from_millis(10));
-    (network, asked)
+    (network, process)
 }
 
 /// Increments the key, and reads it beside another one.
 fn incremented_and_read(mutants: Mutants, apart_from: u16) -> (String, String) {
-    let (mut network, asked) = lagging(mutants, apart_from);
+    let (mut network, process) = lagging(mutants, apart_from);
     let [a, b] = network.keys();
-    let read = network.text(asked, 1, &[network.get(a), network.get(b)]);
-    (network.text(asked, 0, &[network.increment(a)]), read)
+    let read = network.text(process, 1, &[network.get(a), network.get(b)]);
+    (network.text(process, 0, &[network.increment(a)]), read)
 }
 
 #[test]
@@ -50,15 +50,15 @@ fn what_a_lagging_replica_says_is_refused_and_read_at_the_leader() {
 
 /// What a session hears that increments the key in a transaction of its own, at once and once more.
 fn twice_interactively(apart_from: u16) -> [String; 2] {
-    let (mut network, asked) = lagging(Mutants::default(), apart_from);
+    let (mut network, process) = lagging(Mutants::default(), apart_from);
     let ([a, _], session) = (network.keys(), SessionId(7));
     [(); 2].map(|()| {
-        let id = network.request(asked, Request::Begin { session, read_only: false, watched: false });
+        let id = network.request(process, Request::Begin { session, read_only: false, watched: false });
         assert_eq!(network.answer(id), "OK");
         let steps = [network.increment(a)];
-        let id = network.request(asked, Request::Operate { session, steps: &steps });
+        let id = network.request(process, Request::Operate { session, steps: &steps });
         network.answer(id);
-        let id = network.request(asked, Request::Commit { session });
+        let id = network.request(process, Request::Commit { session });
         network.answer(id).split(' ').next().unwrap_or_default().to_owned()
     })
 }
@@ -72,10 +72,10 @@ fn a_session_that_was_refused_reads_at_the_leader() {
 
 #[test]
 fn a_closest_replica_that_does_not_answer_holds_nobody_up_for_long() {
-    let (mut network, asked) = lagging(Mutants::default(), 1);
+    let (mut network, process) = lagging(Mutants::default(), 1);
     let [a, b] = network.keys();
     network.down.insert(network.replica(NEAR, 0));
     let began = network.now;
-    assert_eq!(network.text(asked, 0, &[network.increment(a), network.increment(b)]), "2 1");
+    assert_eq!(network.text(process, 0, &[network.increment(a), network.increment(b)]), "2 1");
     assert!(network.now - began < 2 * Options::default().resend_every, "{:?}", network.now - began);
 }

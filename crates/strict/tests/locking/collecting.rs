@@ -1,4 +1,4 @@
-//! The first participant decides: its leader collects the votes of the others, or is asked last.
+//! The first participant decides: its leader collects the votes of the others, or gets its Prepare last.
 
 use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
@@ -137,7 +137,8 @@ fn given_up_at_its_deadline(
     unknown.then(|| network.text(gateway, 0, &[network.get(a), network.get(b)]))
 }
 
-/// The first participant may have decided: nobody else is told to abort before it has said so.
+/// The first participant may have decided: the coordinator sends no abort to other shards before the first participant
+/// has confirmed it.
 #[test]
 fn a_coordinator_whose_time_is_over_tells_nobody_but_the_leader_that_may_have_decided() {
     for coordinates in [Coordinates::Participant, Coordinates::LastAgent] {

@@ -95,7 +95,7 @@ fn blind_additions_gather_behind_one_that_is_committed() {
     assert!(2 * with.1 < without.1, "{} messages, {} where nothing is combined", with.1, without.1);
 }
 
-/// What cannot be told from what another one found out is found out by itself.
+/// A transaction whose results do not follow from the host's answers runs by itself.
 #[test]
 fn who_does_not_combine_leaves() {
     let mut network = Network::new(&Options::default());
@@ -212,7 +212,7 @@ fn a_coordinator_that_dies_leaves_all_of_its_members_or_none() {
     assert_eq!(Vec::from_iter(ends), ["5 5", "null null"]);
 }
 
-/// However many come, none is told of an error, and no more than so many commit as one.
+/// However many come, none gets an error, and no more than so many commit as one.
 #[test]
 fn groups_are_bounded() {
     let options =
@@ -263,7 +263,8 @@ fn those_that_would_wait_for_one_another_become_one() {
     assert!(2 * with.1 < without.1, "{} messages, {} where nothing is combined", with.1, without.1);
 }
 
-/// What is evaluated after another one's answer is told by it where it can be, and asked for where it cannot.
+/// A step behind another one's answer takes its result from that answer where it can; else the coordinator requests
+/// it.
 #[test]
 fn steps_of_a_group_are_evaluated_one_transaction_after_the_other() {
     let mut network = Network::new(&Options::default());
@@ -320,7 +321,7 @@ fn a_group_ends_as_one_or_falls_apart() {
     }
 }
 
-/// Also what it has asked for other members only.
+/// Also what the host has requested for other members only.
 #[test]
 fn what_a_group_holds_is_free_when_it_is_given_up() {
     let mut network = Network::new(&Options::default());

@@ -48,8 +48,8 @@ fn whoever_comes_after_a_refused_vote_waits_for_its_locks() {
     let mut network = Network::new(&Options::default());
     let keys = network.four_keys(2);
     let keys = [keys[0], keys[1]];
-    let (meanwhile, told) = beside_a_reader(&mut network, keys);
-    assert!(meanwhile.is_some_and(|it| it.starts_with("CONFLICT")), "{told}");
+    let (meanwhile, reply) = beside_a_reader(&mut network, keys);
+    assert!(meanwhile.is_some_and(|it| it.starts_with("CONFLICT")), "{reply}");
     assert_eq!(beside_a_reader(&mut network, keys), (None, "OK".to_owned()));
     let cards = keys.map(|key| network.any(key, Operation::Set(set::Operation::Length), false));
     assert_eq!(network.text(2, 0, &cards), "1 1");

@@ -1,4 +1,4 @@
-//! Many clients on few keys: nobody is passed without end, and nobody is told CONFLICT.
+//! Many clients on few keys: no client starves, and none gets CONFLICT.
 
 use crate::locking::network::Network;
 use anabranch_strict::locking::{Combining, Concurrency, LockOptions, Options, Phasing};

@@ -100,8 +100,9 @@ fn who_has_read_the_key_keeps_writers_of_its_elements_waiting() {
     assert!(["x", "y", "z"].iter().all(|member| left.contains(member)), "{left}");
 }
 
-/// A coordinator dies so long after it was asked to write `x` on both shards, and every replica stops leading in turn. What
-/// others are told who write `x` and `y` then, before anybody asks how the first one ended.
+/// A coordinator dies so long after a client's request to write `x` on both shards, and every replica stops leading in
+/// turn. Returns the replies to others that write `x` and `y` then, before anybody asks how the first transaction
+/// ended.
 fn after_new_leaders(mutants: Mutants, when: u32, shard: u16) -> [Option<String>; 2] {
     let patient = Duration::from_secs(600);
     let mut network = Network::new(&Options {
@@ -116,28 +117,28 @@ fn after_new_leaders(mutants: Mutants, when: u32, shard: u16) -> [Option<String>
     network.run_for(DELAY * when / 2);
     network.down.insert(network.coordinator(1));
     (1..=3).for_each(|process| network.depose(process, shard));
-    let told = [add(b"x", 2.0), add(b"y", 2.0)].map(|write| {
+    let requests = [add(b"x", 2.0), add(b"y", 2.0)].map(|write| {
         let steps = [network.any([a, b][usize::from(shard)], write, true)];
         send(&mut network, 2, 0, &steps)
     });
     network.run_for(Duration::from_secs(4));
-    told.map(|id| network.answered(id))
+    requests.map(|id| network.answered(id))
 }
 
 #[test]
 fn a_new_leader_knows_which_elements_are_locked() {
     let ok = || Some("OK".to_owned());
-    // One of the two shards votes before the other one is asked.
+    // One of the two shards votes before the other one gets its request.
     let moments = || (0..16).flat_map(|when| [(when, 0), (when, 1)]);
     let ends = |mutants: Mutants| {
         moments().map(|(when, shard)| after_new_leaders(mutants, when, shard)).collect::<Vec<_>>()
     };
-    let told = ends(Mutants::default());
-    assert!(told.iter().all(|[_, other]| *other == ok()), "nobody waits for another element: {told:?}");
-    let waited = told.iter().filter(|[same, _]| same.is_none()).count();
+    let answers = ends(Mutants::default());
+    assert!(answers.iter().all(|[_, other]| *other == ok()), "nobody waits for another element: {answers:?}");
+    let waited = answers.iter().filter(|[same, _]| same.is_none()).count();
     assert!(
-        waited > 0 && waited < told.len(),
-        "the vote is there at some moments, and not at others: {told:?}"
+        waited > 0 && waited < answers.len(),
+        "the vote is there at some moments, and not at others: {answers:?}"
     );
     assert!(ends(Mutant::PlaceWithoutElements.into()).iter().all(|[same, _]| *same == ok()));
 }

@@ -251,7 +251,7 @@ fn crowded(
     let mut network = network(concurrency, Mutants::default());
     let keys = network.four_keys(2);
     let mut crowd: Vec<Option<RequestId>> = vec![None; 24];
-    let mut asked: Option<(RequestId, types::Instant)> = None;
+    let mut pending: Option<(RequestId, types::Instant)> = None;
     let (mut replies, mut longest, mut commits) = (Vec::new(), Duration::ZERO, 0);
     let end = network.now + Duration::from_secs(4);
     while network.now < end {
@@ -266,14 +266,14 @@ fn crowded(
                 *slot = Some(send(&mut network, client as u16 % 3 + 1, client as u64, &steps));
             }
         }
-        if let Some((reply, since)) = asked.and_then(|(id, since)| Some((network.answered(id)?, since))) {
+        if let Some((reply, since)) = pending.and_then(|(id, since)| Some((network.answered(id)?, since))) {
             longest = longest.max(network.now - since);
             replies.push(reply);
-            asked = None;
+            pending = None;
         }
-        if asked.is_none() {
+        if pending.is_none() {
             let step = &whole[replies.len() % whole.len()..][..1];
-            asked = Some((send(&mut network, 2, 99, step), network.now));
+            pending = Some((send(&mut network, 2, 99, step), network.now));
         }
         if !network.go_on(end) {
             break;

@@ -21,7 +21,7 @@ fn both() -> [Options; 2] {
     [options(), Options { coordinates: Coordinates::Participant, ..options() }]
 }
 
-/// Every coordinator hears that this key is asked for more than others, so that its shard is the last.
+/// Every coordinator learns that this key is more contended than others, so that its shard is the last.
 fn heat(network: &mut Network, hot: &'static str) {
     for process in 1..=3 {
         let steps = [network.get(hot), network.get(hot), network.get(hot)];
@@ -116,7 +116,8 @@ fn who_waits_for_one_that_waits_for_its_votes_is_taken_back() {
     }
 }
 
-/// A process is gone at any moment between the question and the answer: all has been done once, and each is told what it came to.
+/// A process is gone at any moment between the question and the answer: each command takes effect once, and its client
+/// gets the result.
 #[test]
 fn each_counts_once_whoever_is_gone() {
     let cases = (1..=3).flat_map(|process| (0..16).map(move |when| (process, when)));
@@ -132,10 +133,10 @@ fn each_counts_once_whoever_is_gone() {
             let replica = network.replica(process, shard);
             network.down.insert(replica);
             network.run_for(Duration::from_secs(4));
-            let mut told: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
-            told.sort_unstable();
+            let mut answers: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
+            answers.sort_unstable();
             let expected = Vec::from_iter((1..=6).map(|count| format!("{count} {count}")));
-            assert_eq!(told, expected, "shard {shard} of {process} is gone after {when} half delays");
+            assert_eq!(answers, expected, "shard {shard} of {process} is gone after {when} half delays");
             network.down.remove(&replica);
             network.run_for(Duration::from_secs(1));
             let reads = keys.map(|key| network.get(key));
@@ -144,8 +145,9 @@ fn each_counts_once_whoever_is_gone() {
     }
 }
 
-/// The coordinator is cut off, and then from the last shard's leader only. Another shard, which has asked that one meanwhile, says that
-/// the transaction has committed: what its steps came to only the last shard can say (seed 184 of locking, with types).
+/// The coordinator is cut off, and then from the last shard's leader only. Another shard, which has queried the last
+/// one meanwhile, says that the transaction has committed: what its steps came to only the last shard can say (seed
+/// 184 of locking, with types).
 #[test]
 fn results_come_from_the_last_shard_whoever_says_that_it_has_committed() {
     for cut in (500..1_000).step_by(20) {
@@ -202,12 +204,12 @@ fn an_abort_that_is_in_the_log_is_overtaken_by_nothing() {
         let single = [network.increment(hot)];
         let between = send(&mut network, near, 3, &single);
         network.run_for(DELAY * 5);
-        // Its coordinator asks again 750 ms after it asked first.
+        // Its coordinator retries 750 ms after its first request.
         network.cut_off = None;
         network.run_for(DELAY * 40);
         network.stop_followers(1, false);
-        let told = (network.answer(between), network.answer(sent));
-        assert_eq!(network.text(near, 4, &single), "4", "{last_shard:?} {start}: {told:?}");
-        assert_eq!(network.text(near, 4, &[network.get(hot)]), "4", "{last_shard:?} {start}: {told:?}");
+        let answers = (network.answer(between), network.answer(sent));
+        assert_eq!(network.text(near, 4, &single), "4", "{last_shard:?} {start}: {answers:?}");
+        assert_eq!(network.text(near, 4, &[network.get(hot)]), "4", "{last_shard:?} {start}: {answers:?}");
     }
 }

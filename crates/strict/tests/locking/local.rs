@@ -76,7 +76,7 @@ fn it_gets_the_locks_of_an_idle_session() {
     assert!(reply.starts_with("CONFLICT") && reply.contains("was idle"), "{reply}");
 }
 
-/// Where they are not free in time nothing has happened, and it is told so.
+/// Where they are not free in time the transaction has no effect, and its client gets an error.
 #[test]
 fn it_is_not_in_doubt_where_locks_were_not_free() {
     let mut network = Network::new(&Options::default());
@@ -100,7 +100,7 @@ fn it_is_not_in_doubt_where_locks_were_not_free() {
     assert_eq!(network.text(3, 3, &[network.get(a), network.get(b)]), "1 null");
 }
 
-/// What it reads would be in the log with its results: much of it is told step by step.
+/// What it reads would be in the log with its results: the coordinator reads large values step by step.
 #[test]
 fn much_that_is_read_is_not_written() {
     let mut network = Network::new(&Options::default());

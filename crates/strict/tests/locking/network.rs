@@ -1,4 +1,5 @@
-//! Replicas and coordinators in virtual time; every message arrives, in order, after [`DELAY`], or later if it is told to.
+//! Replicas and coordinators in virtual time; every message arrives, in order, after [`DELAY`], or later where the
+//! test says so.
 
 use anabranch_strict::Topology;
 use anabranch_strict::locking::{Node, Options};
@@ -17,9 +18,9 @@ pub const DELAY: Duration = Duration::from_millis(1);
 const LIFE: Incarnation = Incarnation(1);
 
 #[derive(Default)]
-struct Kept(BTreeMap<RequestId, ReplyBuf>);
+struct RecordedReplies(BTreeMap<RequestId, ReplyBuf>);
 
-impl Replies for Kept {
+impl Replies for RecordedReplies {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.0.entry(id).or_default()
     }
@@ -42,7 +43,7 @@ pub struct Network {
     sent: u64,
     pub now: Instant,
     random: Rng,
-    replies: Kept,
+    replies: RecordedReplies,
     requests: u64,
 }
 
@@ -72,7 +73,7 @@ impl Network {
             sent: 0,
             now: Instant(0),
             random: Rng::with_seed(1),
-            replies: Kept::default(),
+            replies: RecordedReplies::default(),
             requests: 0,
         };
         for process in 1..=3 {

@@ -56,7 +56,7 @@ fn a_look_waits_for_the_decision_that_was_answered() {
 }
 
 #[test]
-fn a_vote_without_a_look_is_asked_for_again_when_the_decision_has_come() {
+fn a_vote_without_a_look_is_requested_again_when_the_decision_has_come() {
     let mut network = answered(&options());
     let [a, b] = network.keys();
     let steps = [set(&network, a), set(&network, b)];
@@ -67,7 +67,7 @@ fn a_vote_without_a_look_is_asked_for_again_when_the_decision_has_come() {
 /// As it is without waiting: what the others of this file show would not be seen if it could not happen. Who was shown nothing
 /// is run again.
 #[test]
-fn who_does_not_wait_is_told_of_a_conflict_if_it_was_shown_something() {
+fn a_transaction_that_does_not_wait_gets_conflict_if_it_was_shown_something() {
     let mut network = answered(&Options { patient: false, ..options() });
     let [b, _] = network.keys();
     let steps = [network.increment(b)];

@@ -1,4 +1,4 @@
-//! What is told here is how coordinators and leaders deal with transactions that do not go on.
+//! These scripts show how coordinators and leaders deal with transactions that do not go on.
 
 use crate::locking::network::{DELAY, Network};
 use anabranch_strict::locking::{Concurrency, Coordinates, Options};
@@ -95,7 +95,7 @@ fn begin_again(network: &mut Network, process: u16, key: &'static str) {
 }
 
 /// A process stands still, cut off, while the others replace the leaders that it had, and a key is incremented a second
-/// time; then it goes on and is asked for the key. What it says, for each of the processes.
+/// time; then it goes on and gets a read of the key. Returns its reply, for each of the processes.
 fn read_by_who_was_away(mutants: Mutants) -> Vec<String> {
     let away = |process: u16| {
         let mut network = Network::new(&Options { mutants, ..Options::default() });
@@ -225,8 +225,8 @@ fn a_decision_is_learned_from_any_replica() {
     let optimistic = (Concurrency::Optimistic, Coordinates::Client);
     let locking = (Concurrency::Locking, Coordinates::Client);
     let collected = (Concurrency::Locking, Coordinates::Participant);
-    let asked_last = (Concurrency::Locking, Coordinates::LastAgent);
-    for (concurrency, coordinates) in [optimistic, locking, collected, asked_last] {
+    let last_agent = (Concurrency::Locking, Coordinates::LastAgent);
+    for (concurrency, coordinates) in [optimistic, locking, collected, last_agent] {
         for (deposed, gateway) in processes.into_iter().flat_map(|deposed| processes.map(|at| (deposed, at)))
         {
             // At every fourth moment, others in each place; `cargo xtask soak` goes through all.

@@ -21,7 +21,8 @@ fn numbers(replies: impl IntoIterator<Item = String>) -> Vec<u64> {
     numbers
 }
 
-/// Increments of one key by clients of three processes that come at the same time: what they were told, and how long it took.
+/// Increments of one key by clients of three processes that come at the same time: their replies, and how long those
+/// took.
 fn together(mutants: Mutants, count: u64) -> (Vec<u64>, Duration) {
     let mut network = Network::new(&Options { mutants, ..Options::default() });
     let [a, _] = network.keys();
@@ -35,17 +36,17 @@ fn together(mutants: Mutants, count: u64) -> (Vec<u64>, Duration) {
 
 #[test]
 fn many_on_one_key_take_one_round_trip_of_the_log() {
-    let (told, took) = together(Mutants::default(), 60);
-    assert_eq!(told, Vec::from_iter(1..=60));
+    let (counts, took) = together(Mutants::default(), 60);
+    assert_eq!(counts, Vec::from_iter(1..=60));
     assert!(took <= DELAY * 5, "to the leader, to a quorum, and back each time: {took:?}");
-    let (told, _) = together(Mutant::EvaluateOnApplied.into(), 60);
-    assert!(told.windows(2).any(|pair| pair[0] == pair[1]), "the mutant tells a number twice");
+    let (counts, _) = together(Mutant::EvaluateOnApplied.into(), 60);
+    assert!(counts.windows(2).any(|pair| pair[0] == pair[1]), "the mutant tells a number twice");
 }
 
 /// The leader's replica is gone at any moment between the question and the answer. Its entry is in the next leader's log, which
 /// answers as it would have, or is lost, and then the command runs anew.
 #[test]
-fn each_counts_once_and_is_told_so_by_the_next_leader() {
+fn each_counts_once_and_the_next_leader_acknowledges_it() {
     assert_counted_once(1);
 }
 
@@ -63,9 +64,9 @@ pub fn assert_counted_once(keys: usize) {
         let replica = network.replica(process, 0);
         network.down.insert(replica);
         network.run_for(Duration::from_secs(3));
-        let mut told: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
-        told.sort_unstable();
-        assert_eq!(told, Vec::from_iter((1..=6).map(each)), "{process} is gone after {when} half delays");
+        let mut counts: Vec<String> = requests.iter().filter_map(|id| network.answered(*id)).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, Vec::from_iter((1..=6).map(each)), "{process} is gone after {when} half delays");
         network.down.remove(&replica);
         network.run_for(Duration::from_secs(1));
         let reads: Vec<Step<'_>> = keys.iter().map(|key| network.get(key)).collect();
@@ -76,14 +77,14 @@ pub fn assert_counted_once(keys: usize) {
 /// Clients that send one command after the other until somebody else has been answered.
 struct Stream {
     open: Vec<RequestId>,
-    told: Vec<String>,
+    replies: Vec<String>,
 }
 
 impl Stream {
     fn begin(network: &mut Network, clients: u64, key: &'static str) -> Self {
         let steps = [network.increment(key)];
         let open = (0..clients).map(|client| send(network, client as u16 % 2 + 2, client, &steps)).collect();
-        Stream { open, told: Vec::new() }
+        Stream { open, replies: Vec::new() }
     }
 
     fn go_on_for(&mut self, network: &mut Network, duration: Duration, key: &'static str) {
@@ -98,7 +99,7 @@ impl Stream {
         let steps = [network.increment(key)];
         for (client, request) in (0..).zip(&mut self.open) {
             if let Some(reply) = network.answered(*request) {
-                self.told.push(reply);
+                self.replies.push(reply);
                 *request = send(network, client as u16 % 2 + 2, client, &steps);
             }
         }
@@ -115,11 +116,11 @@ impl Stream {
         }
     }
 
-    /// All numbers that were told.
+    /// All numbers in replies.
     fn end(mut self, network: &mut Network) -> Vec<u64> {
         let last: Vec<String> = self.open.iter().map(|id| network.answer(*id)).collect();
-        self.told.extend(last);
-        numbers(self.told)
+        self.replies.extend(last);
+        numbers(self.replies)
     }
 }
 
@@ -138,14 +139,14 @@ fn a_transaction_behind_a_stream_of_them_has_its_turn() {
         longest = longest.max(network.now - began);
         own.push(reply.split(' ').next().expect("two numbers").to_owned());
     }
-    let told = stream.end(&mut network);
+    let replies = stream.end(&mut network);
     assert!(longest < DELAY * 20, "{longest:?}");
-    assert!(told.len() > 200, "the stream goes on: {}", told.len());
-    let all = numbers(own.into_iter().chain(told.iter().map(u64::to_string)));
+    assert!(replies.len() > 200, "the stream goes on: {}", replies.len());
+    let all = numbers(own.into_iter().chain(replies.iter().map(u64::to_string)));
     assert_eq!(all, Vec::from_iter(1..=all.len() as u64));
 }
 
-/// A transaction of several requests on the key, committed or told CONFLICT, and one that watches it.
+/// A transaction of several requests on the key, committed or answered CONFLICT, and one that watches it.
 #[test]
 fn transactions_of_several_requests_stay_right_beside_them() {
     let mut network = Network::new(&Options::default());
@@ -178,15 +179,15 @@ fn transactions_of_several_requests_stay_right_beside_them() {
             sum => own.push(sum.to_owned()),
         }
     }
-    let told = stream.end(&mut network);
+    let replies = stream.end(&mut network);
     assert!(own.len() >= 20 && touched > 0, "{} committed, {touched} were touched", own.len());
-    let all = numbers(own.into_iter().chain(told.iter().map(u64::to_string)));
+    let all = numbers(own.into_iter().chain(replies.iter().map(u64::to_string)));
     assert_eq!(all, Vec::from_iter(1..=all.len() as u64));
 }
 
 /// What changes nothing has seen what is on its way, and is answered after that.
 #[test]
-fn who_comes_too_late_to_create_a_key_is_told_so_once_it_is_there() {
+fn a_late_creation_of_a_key_fails_once_the_key_is_there() {
     for process in 1..=3 {
         let mut network = Network::new(&Options::default());
         let [a, _] = network.keys();

@@ -13,24 +13,24 @@ fn options(mutants: Mutants) -> Options {
     Options { concurrency: Concurrency::Unlocked, mutants, ..Options::default() }
 }
 
-/// What clients that increment two keys, one of each shard, were told.
+/// The replies to clients that increment two keys, one of each shard.
 #[derive(Default)]
-struct Told {
+struct Sums {
     /// By key: the sums.
     sums: [BTreeSet<u64>; 2],
-    /// How often a sum was told twice.
+    /// How many sums came twice.
     twice: usize,
-    /// Requests of which nobody told how they ended.
+    /// Requests of unknown outcome.
     unknown: usize,
 }
 
 /// Nine clients at three processes increment both keys in one request, again and again; from time to time a process does not
-/// hear anything for a while. Returns what they were told, and what the keys hold in the end.
-fn increments(mutants: Mutants, faults: bool) -> (Told, [u64; 2]) {
+/// hear anything for a while. Returns the replies, and what the keys hold in the end.
+fn increments(mutants: Mutants, faults: bool) -> (Sums, [u64; 2]) {
     const CLIENTS: usize = 9;
     let mut network = Network::new(&options(mutants));
     let keys = network.keys();
-    let mut told = Told::default();
+    let mut sums_seen = Sums::default();
     let ask = |network: &mut Network, client: usize| {
         let steps = [network.increment(keys[0]), network.increment(keys[1])];
         let session = SessionId(client as u64 + 10);
@@ -54,54 +54,57 @@ fn increments(mutants: Mutants, faults: bool) -> (Told, [u64; 2]) {
         }
         for (client, request) in open.iter_mut().enumerate() {
             let Some(answer) = network.answered(*request) else { continue };
-            note(&mut told, &answer);
+            note(&mut sums_seen, &answer);
             *request = ask(&mut network, client);
         }
     }
     network.down.clear();
     for request in open {
         let answer = network.answer(request);
-        note(&mut told, &answer);
+        note(&mut sums_seen, &answer);
     }
     network.run_for(Duration::from_secs(1));
     let held = network.text(1, 0, &[network.get(keys[0]), network.get(keys[1])]);
     let held: Vec<u64> = held.split(' ').map(|sum| sum.parse().expect("a sum")).collect();
-    (told, [held[0], held[1]])
+    (sums_seen, [held[0], held[1]])
 }
 
-fn note(told: &mut Told, answer: &str) {
+fn note(sums_seen: &mut Sums, answer: &str) {
     let sums: Vec<u64> = answer.split(' ').filter_map(|sum| sum.parse().ok()).collect();
     match sums[..] {
-        [a, b] => told.twice += usize::from(!told.sums[0].insert(a)) + usize::from(!told.sums[1].insert(b)),
+        [a, b] => {
+            sums_seen.twice +=
+                usize::from(!sums_seen.sums[0].insert(a)) + usize::from(!sums_seen.sums[1].insert(b))
+        }
         _ => {
             assert!(answer.starts_with("UNKNOWNOUTCOME"), "{answer}");
-            told.unknown += 1;
+            sums_seen.unknown += 1;
         }
     }
 }
 
 #[test]
 fn every_increment_counts_once_and_sees_those_before() {
-    let (told, held) = increments(Mutants::default(), false);
-    assert_eq!((told.twice, told.unknown), (0, 0));
-    for (sums, held) in told.sums.iter().zip(held) {
+    let (sums_seen, held) = increments(Mutants::default(), false);
+    assert_eq!((sums_seen.twice, sums_seen.unknown), (0, 0));
+    for (sums, held) in sums_seen.sums.iter().zip(held) {
         assert!(held > 600 && sums.len() as u64 == held && sums.last() == Some(&held), "{held}");
     }
-    let (told, _) = increments(Mutant::EvaluateOnApplied.into(), false);
-    assert!(told.twice > 0, "the mutant tells a sum twice");
+    let (sums_seen, _) = increments(Mutant::EvaluateOnApplied.into(), false);
+    assert!(sums_seen.twice > 0, "the mutant tells a sum twice");
 }
 
 #[test]
 fn so_it_is_when_leaders_go() {
-    let (told, held) = increments(Mutants::default(), true);
-    assert_eq!(told.twice, 0);
-    for (sums, held) in told.sums.iter().zip(held) {
+    let (sums_seen, held) = increments(Mutants::default(), true);
+    assert_eq!(sums_seen.twice, 0);
+    for (sums, held) in sums_seen.sums.iter().zip(held) {
         assert!(held > 500 && sums.last() <= Some(&held), "{held}");
-        let untold = held - sums.len() as u64;
+        let missing = held - sums.len() as u64;
         assert!(
-            untold <= told.unknown as u64,
-            "{untold} of {held} were not told, {} replies are missing",
-            told.unknown
+            missing <= sums_seen.unknown as u64,
+            "{missing} of {held} were not told, {} replies are missing",
+            sums_seen.unknown
         );
     }
 }
@@ -140,7 +143,7 @@ fn there_are_no_transactions() {
 }
 
 #[test]
-fn deadlines_are_kept() {
+fn deadlines_are_met() {
     let mut network = Network::new(&options(Mutants::default()));
     let [a, _] = network.keys();
     let millis = network.wall().as_millis() + 200;

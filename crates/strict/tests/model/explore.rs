@@ -25,7 +25,7 @@ impl State {
         &self.tuple[..usize::from(self.instances)]
     }
 
-    /// By request: which others had been answered when it was asked, a bit each.
+    /// By request: which others had been answered when its client sent it, a bit each.
     pub fn before(&self) -> &[u8] {
         &self.before
     }
@@ -56,7 +56,7 @@ pub struct Outcome {
 struct Parent {
     state: u32,
     instance: u8,
-    /// The instance's state after the step: that of one of its namesakes may stand for it in what is kept.
+    /// The instance's state after the step: that of one of its namesakes may stand for it in the visited set.
     local: u32,
 }
 
@@ -87,10 +87,10 @@ impl Search {
         let locals = || state.tuple().iter().map(|local| &self.space.locals[*local as usize]);
         let gateway = instance.checked_sub(self.space.setup.replicas());
         let answered: u32 =
-            locals().flat_map(|local| &local.told).fold(0, |bits, (index, _)| bits | 1 << index);
-        let requests = requests.iter().enumerate().fold(0, |bits, (index, asked)| {
-            let ready = asked.after.is_none_or(|other| answered & (1 << other) != 0);
-            bits | u32::from(ready && gateway == Some(asked.coordinator)) << index
+            locals().flat_map(|local| &local.replies).fold(0, |bits, (index, _)| bits | 1 << index);
+        let requests = requests.iter().enumerate().fold(0, |bits, (index, request)| {
+            let ready = request.after.is_none_or(|other| answered & (1 << other) != 0);
+            bits | u32::from(ready && gateway == Some(request.coordinator)) << index
         });
         let used =
             locals().fold((0, 0), |used, local| (used.0 + local.restarts.0, used.1 + local.restarts.1));
@@ -104,8 +104,8 @@ impl Search {
         let old = &self.space.locals[state.tuple[instance] as usize];
         let new = &self.space.locals[local as usize];
         if new.requested != old.requested {
-            let told = state.tuple().iter().flat_map(|local| &self.space.locals[*local as usize].told);
-            let answered = told.fold(0, |bits, (index, _)| bits | 1 << index);
+            let replies = state.tuple().iter().flat_map(|local| &self.space.locals[*local as usize].replies);
+            let answered = replies.fold(0, |bits, (index, _)| bits | 1 << index);
             for index in 0..next.before.len() {
                 if (new.requested & !old.requested) & (1 << index) != 0 {
                     next.before[index] = answered;
@@ -161,9 +161,9 @@ pub fn explore_with(setup: Setup, limit: usize, reduced: bool) -> Outcome {
                 moved = true;
                 let next = search.after(&state, instance, local);
                 let (least, namesakes) = symmetry.least(&mut search.space, next.tuple());
-                let mut kept = next;
-                kept.tuple[..least.len()].copy_from_slice(&least);
-                if !search.add(kept, Parent { state: at as u32, instance: instance as u8, local }) {
+                let mut representative = next;
+                representative.tuple[..least.len()].copy_from_slice(&least);
+                if !search.add(representative, Parent { state: at as u32, instance: instance as u8, local }) {
                     continue;
                 }
                 named += namesakes;

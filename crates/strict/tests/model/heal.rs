@@ -65,8 +65,8 @@ impl Outcome {
         let mut ends: BTreeMap<TransactionId, bool> = BTreeMap::new();
         for (index, host) in hosts.iter().enumerate() {
             let Node::Replica(replica) = host.node() else {
-                let asked = self.space.locals[state.tuple()[index] as usize].requested.count_ones();
-                if !self.space.setup.dies(index) && host.told().count() < asked as usize {
+                let requested = self.space.locals[state.tuple()[index] as usize].requested.count_ones();
+                if !self.space.setup.dies(index) && host.replies().count() < requested as usize {
                     return Err(format!("{}: a client was never answered", host.id()));
                 }
                 continue;
@@ -82,7 +82,7 @@ impl Outcome {
                 }
             }
         }
-        for (index, reply) in hosts.iter().flat_map(Host::told) {
+        for (index, reply) in hosts.iter().flat_map(Host::replies) {
             let own = |(id, _): &(&TransactionId, &bool)| {
                 self.space.setup.request_of(**id) == Some(usize::from(index))
             };

@@ -1,6 +1,6 @@
 //! One instance of the protocol as the model sees it: it is driven by events, and built again by repeating them.
 
-use crate::model::setup::{Act, Asked, Setup};
+use crate::model::setup::{Act, ClientRequest, Setup};
 use anabranch_strict::ir::Message as Ir;
 use anabranch_strict::tapir::{Message, Node};
 use datatypes::{Operation, register};
@@ -25,7 +25,7 @@ pub enum Event {
     Request(u8),
     /// Its next timer fires.
     Timer,
-    /// It is told that this transaction's coordinator is suspected.
+    /// The instance suspects this transaction's coordinator.
     Suspect(TransactionId, Vec<u16>),
     /// Its process dies and comes back, with its log or without.
     Restart { complete: bool },
@@ -33,9 +33,9 @@ pub enum Event {
 
 /// Keeps every reply, as text.
 #[derive(Default)]
-struct Kept(BTreeMap<RequestId, ReplyBuf>);
+struct RecordedReplies(BTreeMap<RequestId, ReplyBuf>);
 
-impl Replies for Kept {
+impl Replies for RecordedReplies {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.0.entry(id).or_default()
     }
@@ -50,7 +50,7 @@ pub struct Host {
     skew: i64,
     /// Its own time; in the model only its own timers advance it.
     pub now: Instant,
-    replies: Kept,
+    replies: RecordedReplies,
     /// What the last event made it send.
     pub outbox: Vec<(Address, Message)>,
 }
@@ -67,7 +67,7 @@ impl Host {
             groups: 0,
             skew: setup.skew(index),
             now: Instant(0),
-            replies: Kept::default(),
+            replies: RecordedReplies::default(),
             outbox: Vec::new(),
         };
         host.input(Input::Recovered { complete: true });
@@ -138,10 +138,14 @@ impl Host {
     }
 
     /// A client asks.
-    pub fn ask(&mut self, setup: &Setup, asked: &Asked, index: u8) {
-        let values: Vec<String> = asked.acts.iter().map(|(_, act)| act.value()).collect();
-        let steps: Vec<Step<'_>> =
-            asked.acts.iter().zip(&values).map(|((key, act), value)| step(setup, key, *act, value)).collect();
+    pub fn ask(&mut self, setup: &Setup, wanted: &ClientRequest, index: u8) {
+        let values: Vec<String> = wanted.acts.iter().map(|(_, act)| act.value()).collect();
+        let steps: Vec<Step<'_>> = wanted
+            .acts
+            .iter()
+            .zip(&values)
+            .map(|((key, act), value)| step(setup, key, *act, value))
+            .collect();
         let session = SessionId(u64::from(index) + 1);
         let request = match steps.as_slice() {
             [Step::Key(only)] => Request::One { session, operation: only.clone() },
@@ -163,8 +167,8 @@ impl Host {
         self.input(Input::Recovered { complete });
     }
 
-    /// What its clients were told, by request.
-    pub fn told(&self) -> impl Iterator<Item = (u8, String)> + '_ {
+    /// The replies to its clients, by request.
+    pub fn replies(&self) -> impl Iterator<Item = (u8, String)> + '_ {
         self.replies.0.iter().map(|(id, reply)| (id.0 as u8, text(reply)))
     }
 }
@@ -216,11 +220,11 @@ pub fn normalize(message: &mut Message) {
 /// log apart.
 pub fn portrait(node: &Node) -> String {
     let text = format!("{node:?}");
-    let mut kept = String::with_capacity(text.len());
+    let mut rest_of = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(at) = rest.find("revision: ") {
         let after = &rest[at + "revision: ".len()..];
-        kept.push_str(&rest[..at]);
+        rest_of.push_str(&rest[..at]);
         let len = if after.starts_with('{') {
             balanced(after)
         } else {
@@ -228,8 +232,8 @@ pub fn portrait(node: &Node) -> String {
         };
         rest = &after[len..];
     }
-    kept.push_str(rest);
-    kept
+    rest_of.push_str(rest);
+    rest_of
 }
 
 /// The length of the braces that the text begins with.

@@ -31,8 +31,8 @@ impl Known<'_> {
         })
     }
 
-    fn told(&self) -> impl Iterator<Item = &(u8, String)> {
-        self.state.tuple().iter().flat_map(|local| &self.space.locals[*local as usize].told)
+    fn replies(&self) -> impl Iterator<Item = &(u8, String)> {
+        self.state.tuple().iter().flat_map(|local| &self.space.locals[*local as usize].replies)
     }
 }
 
@@ -66,11 +66,11 @@ impl Properties {
         if fresh(votes) {
             self.once(known, 0, votes, replication)?;
         }
-        if fresh(ends) || before.told != after.told {
-            let told: Vec<_> = known.told().collect();
-            self.once(known, fingerprint(&(told, known.state.before())), ends, transactions)?;
+        if fresh(ends) || before.replies != after.replies {
+            let replies: Vec<_> = known.replies().collect();
+            self.once(known, fingerprint(&(replies, known.state.before())), ends, transactions)?;
         }
-        for (index, reply) in known.told() {
+        for (index, reply) in known.replies() {
             match Fate::of(reply) {
                 Fate::Committed => self.succeeded.insert(*index),
                 Fate::Aborted => self.refused.insert(*index),
@@ -204,7 +204,7 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
         }
         for ((_, later), (record, ended)) in records.range((shard, view + 1)..=(shard, u64::MAX)) {
             // A group that is not among the undecided ones has ended, and counts.
-            let kept = record.get(&group).map_or(*ended > 0, |group| {
+            let effective = record.get(&group).map_or(*ended > 0, |group| {
                 let entry = |e: &anabranch_strict::ir::Entry<Transactions>| {
                     // Only the original coordinator makes attempts, and gives the earlier ones up.
                     let given_up = e.attempt > attempt && ballot.is_none_or(|ballot| ballot.round == 0);
@@ -212,7 +212,7 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
                 };
                 group.outcome.is_some() || group.entry.as_ref().is_some_and(entry)
             });
-            if !kept {
+            if !effective {
                 return Err(format!(
                     "view {later} of shard {shard} lost {success:?}: {:?}",
                     record.get(&group)
@@ -237,10 +237,13 @@ fn replication(known: &Known<'_>) -> Result<(), String> {
 fn transactions(known: &Known<'_>) -> Result<(), String> {
     let setup = &known.space.setup;
     let mut history = History::new(setup, known.state.before());
-    let asked =
-        known.state.tuple().iter().fold(0, |asked, l| asked | known.space.locals[*l as usize].requested);
-    history.asked = asked;
-    for (index, reply) in known.told() {
+    let requested = known
+        .state
+        .tuple()
+        .iter()
+        .fold(0, |requested, l| requested | known.space.locals[*l as usize].requested);
+    history.requested = requested;
+    for (index, reply) in known.replies() {
         history.tell(usize::from(*index), reply)?;
     }
     let mut parts: BTreeMap<(usize, TransactionId), (Timestamp, &anabranch_strict::tapir::Part)> =

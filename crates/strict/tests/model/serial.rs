@@ -39,8 +39,8 @@ pub struct History<'h> {
     setup: &'h Setup,
     before: &'h [u8],
     transactions: Vec<Transaction>,
-    /// Which were asked for, a bit each.
-    pub asked: u32,
+    /// Which clients have sent, a bit each.
+    pub requested: u32,
 }
 
 /// A database.
@@ -49,10 +49,10 @@ type Cells = BTreeMap<&'static str, u64>;
 impl<'h> History<'h> {
     pub fn new(setup: &'h Setup, before: &'h [u8]) -> Self {
         let unknown = Transaction { fate: Fate::Unknown, reply: None, at: None };
-        History { setup, before, transactions: vec![unknown; before.len()], asked: 0 }
+        History { setup, before, transactions: vec![unknown; before.len()], requested: 0 }
     }
 
-    /// A client was told.
+    /// A client got a reply.
     pub fn tell(&mut self, index: usize, reply: &str) -> Result<(), String> {
         self.end(index, Fate::of(reply), None)?;
         if Fate::of(reply) == Fate::Committed {
@@ -84,8 +84,9 @@ impl<'h> History<'h> {
             Fate::Aborted | Fate::Unknown => None,
         };
         let must: Vec<usize> = self.transactions.iter().enumerate().filter_map(known).collect();
-        let may =
-            |index: &usize| self.asked & (1 << index) != 0 && self.transactions[*index].fate == Fate::Unknown;
+        let may = |index: &usize| {
+            self.requested & (1 << index) != 0 && self.transactions[*index].fate == Fate::Unknown
+        };
         let may: Vec<usize> = (0..self.transactions.len()).filter(may).collect();
         if !self.explains(&mut Vec::new(), &must, &may, &Cells::new()) {
             return Err(format!("no order explains {:?}, real time {:?}", self.transactions, self.before));
@@ -99,7 +100,7 @@ impl<'h> History<'h> {
             return true;
         }
         for next in must.iter().chain(may) {
-            // Whoever was answered before `next` was asked comes earlier, if it takes part at all.
+            // A transaction answered before the client sent `next` comes earlier, if it takes part at all.
             let early = |other: &usize| self.before[*next] & (1 << other) != 0 && !order.contains(other);
             if order.contains(next) || must.iter().any(early) {
                 continue;
@@ -110,7 +111,7 @@ impl<'h> History<'h> {
             }
             let mut cells = cells.clone();
             let reply = self.run(*next, &mut cells);
-            if self.transactions[*next].reply.as_ref().is_some_and(|told| *told != reply) {
+            if self.transactions[*next].reply.as_ref().is_some_and(|seen| *seen != reply) {
                 continue;
             }
             order.push(*next);
@@ -148,8 +149,8 @@ impl<'h> History<'h> {
         let mut cells = Cells::new();
         for (place, (at, index)) in order.iter().enumerate() {
             let reply = self.run(*index, &mut cells);
-            if let Some(told) = self.transactions[*index].reply.as_ref().filter(|told| **told != reply) {
-                return Err(format!("request {index} at {at:?} was told {told}, by stamps it is {reply}"));
+            if let Some(seen) = self.transactions[*index].reply.as_ref().filter(|seen| **seen != reply) {
+                return Err(format!("request {index} at {at:?} was told {seen}, by stamps it is {reply}"));
             }
             let late = |(_, other): &&(Timestamp, usize)| {
                 self.before[*index] & (1 << other) != 0 && self.conflict(*index, *other)

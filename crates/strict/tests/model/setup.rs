@@ -33,12 +33,12 @@ impl Act {
 
 /// A transaction that a client asks for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ClientRequest {
     /// Which coordinator it asks.
     pub coordinator: usize,
     /// What it does.
     pub acts: Vec<(&'static str, Act)>,
-    /// Asked only after this other one was answered.
+    /// The client sends it only after this other one was answered.
     pub after: Option<u8>,
 }
 
@@ -66,7 +66,7 @@ pub struct Setup {
     /// The coordinators.
     pub gateways: Vec<Gateway>,
     /// The transactions.
-    pub requests: Vec<Asked>,
+    pub requests: Vec<ClientRequest>,
     /// How many timers of each coordinator may fire; the first is the one of the slow path.
     pub timers: u8,
     /// The replicas of the first shard that may recover transactions, by member.
@@ -125,11 +125,11 @@ impl Setup {
     pub fn with(mut self, gateway: Gateway, acts: &[(&'static str, Act)]) -> Self {
         let coordinator = self.gateways.len();
         self.gateways.push(gateway);
-        self.requests.push(Asked { coordinator, acts: acts.to_vec(), after: None });
+        self.requests.push(ClientRequest { coordinator, acts: acts.to_vec(), after: None });
         self
     }
 
-    /// Lets the last transaction be asked for only after that one was answered.
+    /// The client sends the last transaction only after that one was answered.
     pub fn after(mut self, other: u8) -> Self {
         if let Some(last) = self.requests.last_mut() {
             last.after = Some(other);
@@ -194,7 +194,7 @@ impl Setup {
     /// it runs it.
     pub fn request_of(&self, transaction: TransactionId) -> Option<usize> {
         let coordinator = usize::from(transaction.process.0) - 1;
-        let own = self.requests.iter().enumerate().filter(|(_, asked)| asked.coordinator == coordinator);
+        let own = self.requests.iter().enumerate().filter(|(_, request)| request.coordinator == coordinator);
         let nth = (transaction.number / 2).checked_sub(1)? as usize;
         own.map(|(index, _)| index).nth(nth)
     }

@@ -46,8 +46,8 @@ pub struct Local {
     received: Vec<u32>,
     /// What was sent, by receiver, without what does not arrive.
     to: Vec<Vec<u32>>,
-    /// What clients were told, by request.
-    pub told: Vec<(u8, String)>,
+    /// The replies to clients, by request.
+    pub replies: Vec<(u8, String)>,
     deadline: Option<Instant>,
 }
 
@@ -135,13 +135,13 @@ impl Space {
         host
     }
 
-    /// The timestamp of a transaction's first attempt, as its Prepare told it.
+    /// The timestamp of a transaction's first attempt, from its Prepare.
     fn born(&self, transaction: TransactionId) -> Timestamp {
-        let told = self.messages.iter().find_map(|sent| match &sent.message {
+        let replies = self.messages.iter().find_map(|sent| match &sent.message {
             Message::Ir { message: Ir::Propose { group, born, .. } } if *group == transaction => Some(*born),
             _ => None,
         });
-        told.unwrap_or_default()
+        replies.unwrap_or_default()
     }
 
     fn perform(&self, host: &mut Host, instance: usize, event: &Event) {
@@ -197,20 +197,20 @@ impl Space {
             Event::Start | Event::Deliver(_) => {}
         }
         let mut received = before.map_or(Vec::new(), |local| local.received.clone());
-        let told: Vec<(u8, String)> = host.told().collect();
+        let replies: Vec<(u8, String)> = host.replies().collect();
         let deadline = host.deadline().filter(|_| instance >= self.setup.replicas());
         let counts = (instance, restarts, timers, suspicions, requested, host.now.0, deadline.map(|at| at.0));
         let text = portrait(host.node());
         if let (Event::Deliver(message), Some(parent), true) = (&event, parent, self.setup.once) {
             // Without an effect it may as well come later.
-            let same = fingerprint(&(&counts, &text, &sent, &told, &received));
+            let same = fingerprint(&(&counts, &text, &sent, &replies, &received));
             if self.by_print.get(&same) == Some(&parent) {
                 return parent;
             }
             received.push(*message);
             received.sort_unstable();
         }
-        let print = fingerprint(&(&counts, &text, &sent, &told, &received));
+        let print = fingerprint(&(&counts, &text, &sent, &replies, &received));
         let next = self.locals.len() as u32;
         let known = *self.by_print.entry(print).or_insert(next);
         if known == next {
@@ -232,7 +232,7 @@ impl Space {
                 sent,
                 received,
                 to,
-                told,
+                replies,
                 deadline,
             });
         }
@@ -300,7 +300,7 @@ impl Space {
         let requests = self.setup.requests.len() as u8;
         let may_ask = |index: &u8| allowed.requests & !local.requested & (1 << index) != 0;
         events.extend((0..requests).filter(may_ask).map(Event::Request));
-        let waits = local.told.len() < local.requested.count_ones() as usize;
+        let waits = local.replies.len() < local.requested.count_ones() as usize;
         if waits && local.timers < self.setup.timers && local.deadline.is_some() {
             events.push(Event::Timer);
         }
@@ -331,7 +331,7 @@ impl Space {
 
     fn is_visible(&self, before: u32, after: u32) -> bool {
         let (before, after) = (&self.locals[before as usize], &self.locals[after as usize]);
-        before.sent != after.sent || before.told != after.told || before.restarts != after.restarts
+        before.sent != after.sent || before.replies != after.replies || before.restarts != after.restarts
     }
 
     /// A state with what led to it, for people.
@@ -349,8 +349,9 @@ impl Space {
             fresh.map(|id| format!("{:?}", self.messages[*id as usize].message)).collect();
         let mut distinct = said.clone();
         distinct.dedup();
-        let told = if old.told == new.told { String::new() } else { format!("; told {:?}", new.told) };
-        format!("{}: {event}; says {}{told}", self.setup.address(new.instance), distinct.join(" | "))
+        let replies =
+            if old.replies == new.replies { String::new() } else { format!("; told {:?}", new.replies) };
+        format!("{}: {event}; says {}{replies}", self.setup.address(new.instance), distinct.join(" | "))
     }
 }
 

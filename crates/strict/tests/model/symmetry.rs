@@ -3,10 +3,10 @@
 //!
 //! A state of an instance is opaque here, so it is renamed by letting the same happen to the other instance, with the
 //! names changed: a message from one replica to another becomes that from its namesake to the other's. That this is the same
-//! state but for the names is not taken for granted: what was sent and told must be so.
+//! state but for the names is not taken for granted: messages and replies must be so.
 
 use crate::model::host::Event;
-use crate::model::setup::{Act, Asked, MEMBERS, Setup};
+use crate::model::setup::{Act, ClientRequest, MEMBERS, Setup};
 use crate::model::space::Space;
 use anabranch_strict::tapir::Message;
 use types::NodeId;
@@ -29,13 +29,13 @@ impl Setup {
             return Vec::new();
         }
         let reads = |act: &Act| matches!(act, Act::Get | Act::Increment);
-        let reads_here = |asked: &Asked, shard: usize| {
-            let mut acts = asked.acts.iter().filter(|(_, act)| reads(act));
+        let reads_here = |request: &ClientRequest, shard: usize| {
+            let mut acts = request.acts.iter().filter(|(_, act)| reads(act));
             acts.any(|(key, _)| usize::from(self.topology.shard_of(key.as_bytes())) == shard)
         };
         let is_read_from = |shard: usize, member: usize| {
-            let mut readers = self.requests.iter().filter(|asked| reads_here(asked, shard));
-            readers.any(|asked| usize::from(self.gateways[asked.coordinator].near) == member)
+            let mut readers = self.requests.iter().filter(|request| reads_here(request, shard));
+            readers.any(|request| usize::from(self.gateways[request.coordinator].near) == member)
         };
         let of_shard = |shard: usize| {
             let members = (0..MEMBERS).filter(|member| !is_read_from(shard, *member));
@@ -150,15 +150,15 @@ fn rename_message(space: &mut Space, renaming: &Renaming, message: u32) -> u32 {
     space.number(from, to, content).expect("its namesake's is in the model too")
 }
 
-/// What was sent and told is the same but for the names.
+/// Messages and replies are the same but for the names.
 fn assert_same(space: &mut Space, renaming: &Renaming, local: u32, renamed: u32) {
-    let (sent, told) = {
+    let (sent, replies) = {
         let state = &space.locals[local as usize];
-        (state.sent.clone(), state.told.clone())
+        (state.sent.clone(), state.replies.clone())
     };
     let mut sent: Vec<u32> =
         sent.into_iter().map(|message| rename_message(space, renaming, message)).collect();
     sent.sort_unstable();
     let other = &space.locals[renamed as usize];
-    assert!(sent == other.sent && told == other.told, "replicas that are alike are told apart");
+    assert!(sent == other.sent && replies == other.replies, "replicas that are alike are told apart");
 }

@@ -118,7 +118,7 @@ fn a_set_that_another_removal_empties_beside_the_transactions_own_is_a_conflict(
     }
 }
 
-/// A write that overwrites, or only adds, leaves nothing of what others do that the look could have told.
+/// A write that overwrites, or only adds, leaves nothing of what others do that the look could have seen.
 #[test]
 fn a_key_that_a_transaction_wrote_may_be_written_by_others_beside_its_look() {
     for look in [Step::Keys, Step::Count, Step::Scan { cursor: 0, count: 1 }] {

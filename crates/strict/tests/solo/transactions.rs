@@ -215,7 +215,7 @@ fn the_refusal_of_a_type_is_an_observation() {
     assert_eq!(world.commit(1), conflict("a"));
 }
 
-/// What a session is told of whether `k` holds `m`, after it appended to `k` without looking.
+/// The reply to a session on whether `k` holds `m`, after it appended to `k` without looking.
 fn contained_after_append(world: &mut World, session: u64) -> String {
     world.begin(session);
     assert_eq!(world.within(session, blind(append(b"k", b"x"))), "OK");

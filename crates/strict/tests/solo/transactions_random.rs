@@ -1,4 +1,4 @@
-//! Random transactions: what a transaction is told is true at its snapshot, and when it commits a change, also at
+//! Random transactions: the replies to a transaction are true at its snapshot, and when it commits a change, also at
 //! its place after everything committed before.
 
 use crate::solo::for_all;
@@ -41,33 +41,33 @@ fn evaluate(cells: &mut Cells, call: &Call) -> (String, bool) {
         *cell = Cell::ABSENT;
     }
     let error = reply.as_error().filter(|_| unseen.is_none());
-    let told = match error {
+    let reply = match error {
         Some(error) if call.blind => error.to_string(),
         None if call.blind => "OK".to_owned(),
         _ => shown(&reply),
     };
-    (told, effect.is_some())
+    (reply, effect.is_some())
 }
 
 /// What a transaction asks.
 #[derive(Clone, Debug)]
-enum Asked {
+enum Query {
     Call(Call),
     Keys,
     Flush,
 }
 
-impl Asked {
+impl Query {
     /// Evaluates it on the cells alone; the reply as text, and whether it had an effect.
     fn evaluate(&self, cells: &mut Cells) -> (String, bool) {
         match self {
-            Asked::Call(call) => evaluate(cells, call),
-            Asked::Keys => {
+            Query::Call(call) => evaluate(cells, call),
+            Query::Keys => {
                 let present = (0..KEYS.len()).filter(|key| cells[*key].value.is_some());
                 let names: Vec<_> = present.map(|key| String::from_utf8_lossy(KEYS[key])).collect();
                 (format!("[{}]", names.join(" ")), false)
             }
-            Asked::Flush => {
+            Query::Flush => {
                 *cells = Cells::default();
                 ("OK".to_owned(), true)
             }
@@ -76,9 +76,9 @@ impl Asked {
 
     fn ask(&self, world: &mut World, session: u64) -> String {
         match self {
-            Asked::Call(call) => world.within(session, call.keyed()),
-            Asked::Keys => world.operate(session, &[Step::Keys]),
-            Asked::Flush => world.operate(session, &[Step::Flush]),
+            Query::Call(call) => world.within(session, call.keyed()),
+            Query::Keys => world.operate(session, &[Step::Keys]),
+            Query::Flush => world.operate(session, &[Step::Flush]),
         }
     }
 }
@@ -86,8 +86,8 @@ impl Asked {
 struct Running {
     /// The snapshot with the transaction's own effects.
     seen: Cells,
-    /// What it asked and was told.
-    told: Vec<(Asked, String)>,
+    /// Its queries and the replies.
+    replies: Vec<(Query, String)>,
     changes: bool,
 }
 
@@ -105,9 +105,9 @@ fn is_random(call: &Call) -> bool {
 
 /// A reply to compare. The order in which a set or a dict shows its elements tells only how it came about, which an
 /// undone and redone state does not remember.
-fn comparable(asked: &Asked, told: &str) -> Vec<u8> {
-    let mut bytes = told.as_bytes().to_vec();
-    let Asked::Call(call) = asked else {
+fn comparable(query: &Query, reply: &str) -> Vec<u8> {
+    let mut bytes = reply.as_bytes().to_vec();
+    let Query::Call(call) = query else {
         bytes.sort_unstable();
         return bytes;
     };
@@ -126,13 +126,13 @@ fn comparable(asked: &Asked, told: &str) -> Vec<u8> {
     bytes
 }
 
-fn within(world: &mut World, running: &mut Running, session: u64, asked: Asked) -> TestCaseResult {
-    let told = asked.ask(world, session);
-    let (expected, changes) = asked.evaluate(&mut running.seen);
-    let same = comparable(&asked, &told) == comparable(&asked, &expected);
-    prop_assert!(same, "{:?} at the snapshot: {} instead of {}", asked, told, expected);
+fn within(world: &mut World, running: &mut Running, session: u64, query: Query) -> TestCaseResult {
+    let reply = query.ask(world, session);
+    let (expected, changes) = query.evaluate(&mut running.seen);
+    let same = comparable(&query, &reply) == comparable(&query, &expected);
+    prop_assert!(same, "{:?} at the snapshot: {} instead of {}", query, reply, expected);
     running.changes |= changes;
-    running.told.push((asked, told));
+    running.replies.push((query, reply));
     Ok(())
 }
 
@@ -147,10 +147,10 @@ fn commit(world: &mut World, running: &Running, session: u64) -> Result<bool, Te
         return Ok(false);
     }
     if running.changes {
-        for (asked, told) in &running.told {
-            let (again, _) = asked.evaluate(&mut present);
-            let same = comparable(asked, told) == comparable(asked, &again);
-            prop_assert!(same, "{:?} at the commit: {} instead of {}", asked, told, again);
+        for (query, reply) in &running.replies {
+            let (again, _) = query.evaluate(&mut present);
+            let same = comparable(query, reply) == comparable(query, &again);
+            prop_assert!(same, "{:?} at the commit: {} instead of {}", query, reply, again);
         }
     }
     prop_assert_eq!(cells(world), present);
@@ -167,20 +167,20 @@ fn transactions_take_place_at_one_point() {
             match traffic {
                 Traffic::Begin { session } => {
                     if perform(&mut world, traffic) == "OK" {
-                        let (told, changes) = (Vec::new(), false);
-                        open.insert(*session, Running { seen: cells(&world), told, changes });
+                        let (replies, changes) = (Vec::new(), false);
+                        open.insert(*session, Running { seen: cells(&world), replies, changes });
                     }
                 }
                 Traffic::Within { session, call } if !is_random(call) => {
                     if let Some(running) = open.get_mut(session) {
-                        within(&mut world, running, *session, Asked::Call(call.clone()))?;
+                        within(&mut world, running, *session, Query::Call(call.clone()))?;
                     }
                 }
                 Traffic::Keys { session } | Traffic::FlushWithin { session } => {
                     if let Some(running) = open.get_mut(session) {
                         let is_keys = matches!(traffic, Traffic::Keys { .. });
-                        let asked = if is_keys { Asked::Keys } else { Asked::Flush };
-                        within(&mut world, running, *session, asked)?;
+                        let query = if is_keys { Query::Keys } else { Query::Flush };
+                        within(&mut world, running, *session, query)?;
                     }
                 }
                 Traffic::Commit { session } => {

@@ -195,7 +195,7 @@ fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
     let mut waiting: Vec<Option<RequestId>> = vec![None; adders];
     let (session, mut tries) = (SessionId(100), vec![0]);
     let last = if how == Loop::Watching { 2 } else { 3 };
-    let (mut asked, mut at) = (None, 0);
+    let (mut pending, mut at) = (None, 0);
     while tries.len() <= successes {
         for (client, waiting) in waiting.iter_mut().enumerate() {
             if waiting.is_none_or(|id| network.replies.0.remove(&id).is_some()) {
@@ -203,7 +203,7 @@ fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
                 *waiting = Some(network.many(2 + (client % 2) as u16, client as u64 + 1, &add));
             }
         }
-        let reply = asked.and_then(|id| network.replies.0.remove(&id));
+        let reply = pending.and_then(|id| network.replies.0.remove(&id));
         if let Some(reply) = &reply {
             let lost = reply.as_error().is_some() || text(reply) == "null array";
             if at == last && !lost {
@@ -211,7 +211,7 @@ fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
             }
             at = if at == last || lost { 0 } else { at + 1 };
         }
-        if asked.is_none() || reply.is_some() {
+        if pending.is_none() || reply.is_some() {
             let (get, set) = ([network.get("a")], [network.set("a", "1")]);
             let keys = [(&b"a"[..], network.topology.seed.hash(b"a"))];
             let request = match (how, at) {
@@ -224,7 +224,7 @@ fn tries(seed: u64, how: Loop, adders: usize, successes: usize) -> Vec<usize> {
                 (Loop::Interactive, _) => Request::Commit { session },
             };
             *tries.last_mut().expect("one is under way") += usize::from(at == 0);
-            asked = Some(network.request(1, request));
+            pending = Some(network.request(1, request));
         }
         network.run_for(Duration::from_micros(200));
         assert!(network.now < Instant(60_000_000), "{how:?}, seed {seed}: {tries:?}");

@@ -314,13 +314,13 @@ fn loses_what_is_committed_beside(mutants: Mutants) -> bool {
     let [leaving, joining] = [[2u16, 3], [4, 5]].map(|pair| pair.map(|process| address(process, Some(0))));
     let (leader, coordinator) = (address(1, Some(0)), address(2, None));
     network.filter = Some(Box::new(move |from, to, message| {
-        let told = match ir_of(message) {
+        let cut = match ir_of(message) {
             Some(Ir::StartView { .. } | Ir::DoViewChange { .. } | Ir::Epoch { .. }) => from == leader,
             Some(Ir::Reconfigure { .. }) => true,
             _ => false,
         };
         let away = |at: &Address| *at == leader || joining.contains(at);
-        (leaving.contains(&to) && told)
+        (leaving.contains(&to) && cut)
             || (to == coordinator && away(&from))
             || (from == coordinator && away(&to))
     }));
@@ -380,10 +380,10 @@ fn voted_for_in_two_epochs(mutants: Mutants) -> String {
     let is_vote = |message: &Message| matches!(ir_of(message), Some(Ir::Propose { .. }));
     network.filter = Some(Box::new(move |from, to, message| {
         let cut = |at: Address, other: Address| at == first && other.slot == first.slot;
-        let told = matches!(ir_of(message), Some(Ir::Epoch { .. }));
+        let is_epoch = matches!(ir_of(message), Some(Ir::Epoch { .. }));
         cut(from, to)
             || cut(to, from)
-            || (to == slow && told)
+            || (to == slow && is_epoch)
             || (from == slow && to != first && is_vote(message))
     }));
     let id = network.many(1, 1, &[network.get("a"), network.set("b", "x")]);
@@ -411,14 +411,14 @@ fn votes_of_two_epochs_do_not_count_together() {
     assert_eq!(voted_for_in_two_epochs(Mutant::CountTwoEpochs.into()), "old OK", "the mutant commits both");
 }
 
-/// A replica that has joined votes, and loses its disk. What it was told when its epoch began reaches it once more, late. The
-/// other one that has voted is away for a second. What is read then, of four increments.
-fn forgot_and_was_told_of_its_epoch(mutants: Mutants) -> String {
+/// A replica that has joined votes, and loses its disk. The message that began its epoch reaches it once more, late.
+/// The other replica that has voted is cut off for a second. What is read then, of four increments.
+fn forgot_and_receives_its_epoch_again(mutants: Mutants) -> String {
     let mut network = network(13, 2, &Options { mutants, ..Options::default() });
     count(&mut network, 3);
     let [first, joined, last] = [1, 4, 5].map(|process| address(process, Some(0)));
-    let told = Rc::new(RefCell::new(Vec::new()));
-    let late = told.clone();
+    let received = Rc::new(RefCell::new(Vec::new()));
+    let late = received.clone();
     network.filter = Some(Box::new(move |from, to, message| {
         if (from, to) == (first, joined) {
             late.borrow_mut().push(message.clone());
@@ -433,7 +433,7 @@ fn forgot_and_was_told_of_its_epoch(mutants: Mutants) -> String {
     network.down.insert(first);
     network.filter = None;
     network.restart(joined, 0, false);
-    told.take().into_iter().for_each(|message| network.hand(first, joined, message));
+    received.take().into_iter().for_each(|message| network.hand(first, joined, message));
     let id = network.many(1, 1, &[network.get("a")]);
     network.run_for(SECOND);
     let log = network.log_len(first);
@@ -443,6 +443,10 @@ fn forgot_and_was_told_of_its_epoch(mutants: Mutants) -> String {
 
 #[test]
 fn who_forgot_what_it_said_in_an_epoch_does_not_begin_it() {
-    assert_eq!(forgot_and_was_told_of_its_epoch(Mutants::default()), "4");
-    assert_eq!(forgot_and_was_told_of_its_epoch(Mutant::BeginForgetful.into()), "3", "the mutant loses one");
+    assert_eq!(forgot_and_receives_its_epoch_again(Mutants::default()), "4");
+    assert_eq!(
+        forgot_and_receives_its_epoch_again(Mutant::BeginForgetful.into()),
+        "3",
+        "the mutant loses one"
+    );
 }

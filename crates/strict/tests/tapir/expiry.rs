@@ -118,7 +118,8 @@ impl Interactive {
     }
 }
 
-/// No replica takes a write unevaluated on a key that has a deadline. Its client was told nothing of the key by it.
+/// No replica takes a write unevaluated on a key that has a deadline. The write revealed nothing of the key to its
+/// client.
 #[test]
 fn an_interactive_transaction_commits_a_blind_write_on_a_key_with_a_deadline() {
     for (seed, looks) in (1..=5).flat_map(|seed| [(seed, false), (seed, true)]) {
@@ -129,8 +130,8 @@ fn an_interactive_transaction_commits_a_blind_write_on_a_key_with_a_deadline() {
     }
 }
 
-/// What was alive when the transaction began commits below the deadline, though that passes before the commit is asked for, or
-/// while it is voted on.
+/// What was alive when the transaction began commits below the deadline, though the deadline passes before the commit
+/// request, or during the vote.
 #[test]
 fn an_interactive_transaction_commits_a_blind_write_at_a_deadline_that_passes() {
     for pause_ms in [0, 10, 20, 60] {
@@ -146,7 +147,8 @@ fn an_interactive_transaction_commits_a_blind_write_at_a_deadline_that_passes() 
     }
 }
 
-/// Once somebody has deleted the key because it had expired, what the client was told of it cannot be true any more below that.
+/// Once somebody has deleted the key because it had expired, the client's earlier read of the key cannot be true any
+/// more below that.
 #[test]
 fn an_interactive_transaction_that_saw_a_key_alive_conflicts_with_its_deletion() {
     let mut interactive = Interactive::begun(1, Duration::from_millis(40));

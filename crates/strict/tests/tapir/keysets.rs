@@ -196,11 +196,11 @@ fn what_was_stamped_below_a_deletion_of_everything_and_comes_later_is_deleted_to
     let mut held = Vec::new();
     network.one(1, &network.set("h", "there"));
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-    let kept = seen.clone();
+    let recorded = seen.clone();
     network.filter = Some(Box::new(move |from, to, message| {
         let hold = to == slow && matches!(message, Message::Ir { .. });
         if hold {
-            kept.borrow_mut().push((from, message.clone()));
+            recorded.borrow_mut().push((from, message.clone()));
         }
         hold
     }));

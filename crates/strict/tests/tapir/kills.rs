@@ -13,7 +13,7 @@ const CLIENTS: usize = 6;
 struct Client {
     process: u16,
     session: u64,
-    asked: Option<RequestId>,
+    pending: Option<RequestId>,
     at: usize,
     keys: Vec<&'static str>,
 }
@@ -30,7 +30,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
         .map(|n| Client {
             process: 1 + (n as u16 % PROCESSES),
             session: n as u64 + 1,
-            asked: None,
+            pending: None,
             at: 0,
             keys: Vec::new(),
         })
@@ -52,7 +52,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
                     for client in clients.iter_mut().filter(|client| client.process == process) {
                         client.process = 1 + (process - 1 + 1 + network.rng.u16(0..2)) % PROCESSES;
                         client.session += 100;
-                        (client.asked, client.at) = (None, 0);
+                        (client.pending, client.at) = (None, 0);
                     }
                     next_event = next_event + Duration::from_millis(1500 + network.rng.u64(0..700));
                 }
@@ -65,7 +65,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
             }
         }
         for client in &mut clients {
-            if let Some(id) = client.asked {
+            if let Some(id) = client.pending {
                 let Some(reply) = network.replies.0.remove(&id) else { continue };
                 if client.at == 2 && reply.as_error().is_none() {
                     let silence = network.now - last;
@@ -75,7 +75,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
                     last = network.now;
                 }
                 client.at = (client.at + 1) % 3;
-                client.asked = None;
+                client.pending = None;
             }
             if client.at == 0 {
                 client.keys = (0..1 + network.rng.usize(0..3))
@@ -98,7 +98,7 @@ fn longest_silence(seed: u64, kills: usize) -> (Duration, Instant) {
                 1 => Request::Many { session, steps: &gets, watched: false, multi: false },
                 _ => Request::Many { session, steps: &sets, watched: true, multi: true },
             };
-            client.asked = Some(network.request(client.process, request));
+            client.pending = Some(network.request(client.process, request));
         }
         network.run_for(Duration::from_micros(300));
     }

@@ -10,7 +10,7 @@ use datatypes::{Items, Operation, dict};
 use protocol::{KeyedOperation, Step};
 use std::time::Duration;
 
-/// Process 2, which leads it, is told to enter view 1.
+/// Process 2, which leads it, enters view 1.
 fn change_view(network: &mut Network) {
     let call = Message::Ir { message: Ir::StartViewChange { view: 1 } };
     network.hand(address(3, Some(0)), address(2, Some(0)), call);

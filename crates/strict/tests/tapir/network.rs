@@ -17,9 +17,9 @@ const EPOCH: u64 = 1_700_000_000_000_000;
 
 /// Keeps every reply.
 #[derive(Default)]
-pub struct Kept(pub BTreeMap<RequestId, ReplyBuf>);
+pub struct RecordedReplies(pub BTreeMap<RequestId, ReplyBuf>);
 
-impl Replies for Kept {
+impl Replies for RecordedReplies {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.0.entry(id).or_default()
     }
@@ -47,7 +47,7 @@ pub struct Network {
     sent: u64,
     pub now: Instant,
     pub rng: Rng,
-    pub replies: Kept,
+    pub replies: RecordedReplies,
     /// When each reply was complete.
     pub replied_at: BTreeMap<RequestId, Instant>,
     requests: u64,
@@ -60,9 +60,9 @@ pub struct Network {
     /// A process that every message to and from it takes this much longer.
     pub far: Option<(ProcessId, Duration)>,
     pub filter: Option<Filter>,
-    /// How every transaction ended in every shard, as replicas told before they forgot it.
+    /// How every transaction ended in every shard, as replicas reported before they forgot it.
     pub decided: BTreeMap<(TransactionId, u16), Decided>,
-    /// Two replicas told different ends.
+    /// Two replicas reported different outcomes.
     pub contradiction: Option<String>,
     look_every: Duration,
     look_at: Instant,
@@ -94,7 +94,7 @@ impl Network {
             sent: 0,
             now: Instant(0),
             rng: Rng::with_seed(seed),
-            replies: Kept::default(),
+            replies: RecordedReplies::default(),
             replied_at: BTreeMap::new(),
             requests: 0,
             loss: 0,
@@ -141,14 +141,14 @@ impl Network {
         self.input(at, Input::Recovered { complete: true });
     }
 
-    /// Starts a process again in a new life with the first `kept` records of its log.
-    pub fn restart(&mut self, at: Address, kept: usize, complete: bool) {
+    /// Starts a process again in a new life with the first `records` records of its log.
+    pub fn restart(&mut self, at: Address, records: usize, complete: bool) {
         let Some(old) = self.hosts.remove(&at) else { return };
         self.down.remove(&at);
         let incarnation = Incarnation(old.replica.node().incarnation.0 + 1);
         let node = self.node(at, incarnation, &old.options);
         let replica = Replica::new(at.at(incarnation), node);
-        let log: Vec<Vec<u8>> = old.log.into_iter().take(kept).collect();
+        let log: Vec<Vec<u8>> = old.log.into_iter().take(records).collect();
         self.hosts.insert(at, Host { replica, log: log.clone(), groups: 0, ..old });
         for record in &log {
             self.input(at, Input::Recover(record));

@@ -42,8 +42,8 @@ fn what_somebody_observed_is_not_refused_by_the_next_view() {
     }
 }
 
-/// In an interactive transaction: `BLIND APPEND k x`, and whether `k` has the member `m`. Meanwhile another one changes `k`. What
-/// the first one is told, of the member and at its commit.
+/// In an interactive transaction: `BLIND APPEND k x`, and whether `k` has the member `m`. Meanwhile another one
+/// changes `k`. Returns the replies to the first one, on the member and at its commit.
 fn behind_an_append(before: &[Operation<'_>], meanwhile: &Operation<'_>) -> (String, String) {
     let mut network = Network::new(1, 1, 3, 2, &Options::default());
     let key = network.key_of(0);
@@ -60,24 +60,24 @@ fn behind_an_append(before: &[Operation<'_>], meanwhile: &Operation<'_>) -> (Str
     let append = network.step(key, register::Operation::Append { value: b"x" }, true);
     let contains = network.on(key, Operation::Set(set::Operation::Contains { member: b"m" }), false);
     let steps = [append, contains];
-    let told = open(&mut network, Request::Operate { session, steps: &steps });
+    let reply = open(&mut network, Request::Operate { session, steps: &steps });
     network.one(1, &network.on(key, meanwhile.clone(), false));
     network.run_for(Duration::from_millis(50));
     let outcome = open(&mut network, Request::Commit { session });
-    (told, outcome)
+    (reply, outcome)
 }
 
 #[test]
 fn a_reply_behind_a_blind_effect_of_another_type_depends_on_whether_the_key_is_there() {
     let add = |member| Operation::Set(set::Operation::Add { members: Items::one(member) });
     let remove = |member| Operation::Set(set::Operation::Remove { members: Items::one(member) });
-    let (told, outcome) = behind_an_append(&[], &add(b"other"));
-    assert!(told.starts_with("OK WRONGTYPE") && outcome.starts_with("CONFLICT"), "{told}, {outcome}");
-    let (told, outcome) = behind_an_append(&[add(b"other")], &remove(b"other"));
-    assert!(told == "OK 0" && outcome.starts_with("CONFLICT"), "{told}, {outcome}");
-    let (told, outcome) =
+    let (reply, outcome) = behind_an_append(&[], &add(b"other"));
+    assert!(reply.starts_with("OK WRONGTYPE") && outcome.starts_with("CONFLICT"), "{reply}, {outcome}");
+    let (reply, outcome) = behind_an_append(&[add(b"other")], &remove(b"other"));
+    assert!(reply == "OK 0" && outcome.starts_with("CONFLICT"), "{reply}, {outcome}");
+    let (reply, outcome) =
         behind_an_append(&[add(b"one"), add(b"two")], &Operation::Set(set::Operation::Length));
-    assert!(told == "OK 0" && outcome == "OK", "{told}, {outcome}");
+    assert!(reply == "OK 0" && outcome == "OK", "{reply}, {outcome}");
 }
 
 fn of_auction(name: &str, arguments: &[&[u8]]) -> Operation<'static> {
@@ -110,6 +110,6 @@ fn a_bid_after_an_unseen_close_is_no_leader() {
     assert_eq!(text(&network.one(1, &network.on(key, bid("bob", "9"), true))), "OK");
     network.run_for(Duration::from_millis(5));
     let leader = network.on(key, of_auction("leader", &[]), false);
-    let told = text(&network.one(2, &leader));
-    assert!(told.contains("ann"), "{told}");
+    let reply = text(&network.one(2, &leader));
+    assert!(reply.contains("ann"), "{reply}");
 }

@@ -122,7 +122,7 @@ fn reads_ask_a_quorum_first_and_the_others_where_one_is_silent() {
     assert!(network.now - began <= 2 * network.delay, "the silent one is asked last");
 }
 
-/// Commits told to each replica: whole, or what they lack.
+/// Commits sent to each replica: whole, or the part that it lacks.
 fn endings(
     network: &mut Network,
     lost: impl Fn(&Ir<Transactions>, Address, usize) -> bool + 'static,
@@ -132,12 +132,12 @@ fn endings(
     network.filter = Some(Box::new(move |_, to, message| {
         let Some(ir) = ir_of(message) else { return false };
         let mut seen = seen.borrow_mut();
-        let told = seen.get(&to.process.0).map_or(0, Vec::len);
+        let before = seen.get(&to.process.0).map_or(0, Vec::len);
         if let Ir::Execute { operation, .. } = ir {
             let whole = matches!(operation, Ending::Whole(_));
             seen.entry(to.process.0).or_default().push(whole);
         }
-        lost(ir, to, told)
+        lost(ir, to, before)
     }));
     endings
 }
@@ -146,33 +146,33 @@ fn endings(
 fn a_commit_says_to_a_replica_what_its_vote_has_not_said_and_all_of_it_to_any_other() {
     let mut network = Network::new(5, 1, 3, 1, &Options::default());
     // The second loses the first news of the end; the third has not heard of the transaction.
-    let seen = endings(&mut network, |message, to, told| match message {
+    let seen = endings(&mut network, |message, to, before| match message {
         Ir::Propose { .. } | Ir::Finalize { .. } => to.process.0 == 3,
-        Ir::Execute { .. } => to.process.0 == 2 && told == 0,
+        Ir::Execute { .. } => to.process.0 == 2 && before == 0,
         _ => false,
     });
     let set = network.set("a", "1");
     assert_eq!(text(&network.one(1, &set)), "OK");
     network.run_for(Duration::from_secs(1));
-    let told = BTreeMap::from([(1, vec![false]), (2, vec![false, true]), (3, vec![true])]);
-    assert_eq!(*seen.borrow(), told, "true where all was told");
+    let expected = BTreeMap::from([(1, vec![false]), (2, vec![false, true]), (3, vec![true])]);
+    assert_eq!(*seen.borrow(), expected, "true where all was told");
     let cells: Vec<Vec<u8>> = network.replicas().map(|(_, replica)| replica.cell(b"a")).collect();
     assert!(cells.iter().all(|cell| *cell == cells[0]), "all of them have executed it");
 }
 
 #[test]
-fn a_replica_that_has_forgotten_its_vote_is_told_all_of_a_commit() {
+fn a_replica_that_has_forgotten_its_vote_gets_the_whole_commit() {
     let mut network = Network::new(6, 1, 3, 1, &Options::default());
     let forgetful = address(2, Some(0));
-    let seen = endings(&mut network, |message, to, told| {
-        matches!(message, Ir::Execute { .. }) && to.process.0 == 2 && told == 0
+    let seen = endings(&mut network, |message, to, before| {
+        matches!(message, Ir::Execute { .. }) && to.process.0 == 2 && before == 0
     });
     let set = network.set("a", "1");
     assert_eq!(text(&network.one(1, &set)), "OK");
     // It comes back without its log, and learns from the others that nothing is undecided: one has executed it.
     network.restart(forgetful, 0, false);
     network.run_for(Duration::from_secs(2));
-    assert_eq!(seen.borrow().get(&2).map(|told| told[..2].to_vec()), Some(vec![false, true]));
+    assert_eq!(seen.borrow().get(&2).map(|commits| commits[..2].to_vec()), Some(vec![false, true]));
     let cells: Vec<Vec<u8>> = network.replicas().map(|(_, replica)| replica.cell(b"a")).collect();
     assert!(cells.iter().all(|cell| *cell == cells[0]), "all of them have executed it");
 }

@@ -115,17 +115,17 @@ fn verify(
     for claim in claims {
         largest = largest.max(claim.effects.len());
         for (key, _) in &claim.effects {
-            let (asked, id) = left
+            let (key_sent, id) = left
                 .get_mut(&claim.session)
                 .and_then(VecDeque::pop_front)
                 .unwrap_or_else(|| panic!("seed {seed}: a claim without a command"));
-            assert_eq!(asked.as_bytes(), &**key, "seed {seed}: out of the session's order");
-            let counter = counters.entry(asked).or_default();
+            assert_eq!(key_sent.as_bytes(), &**key, "seed {seed}: out of the session's order");
+            let counter = counters.entry(key_sent).or_default();
             let reply = number(&text(&network.replies.0[&id]));
-            // What nobody was told of may have counted in between.
+            // Commands without a reply may have counted in between.
             assert!(
                 reply > *counter && reply <= *counter + 1 + unknown as u64,
-                "seed {seed}: {asked} is {reply}"
+                "seed {seed}: {key_sent} is {reply}"
             );
             *counter = reply;
             checked += 1;
@@ -159,7 +159,7 @@ fn a_shard_that_is_down_fails_its_own_commands_only() {
     }
 }
 
-/// Each sees those before it, and none is asked for by itself.
+/// Each sees those before it, and the coordinator requests none by itself.
 #[test]
 fn a_pipeline_on_one_key_takes_as_long_as_one_on_several() {
     let mut network = Network::new(1, 2, 3, 1, &Options::default());

@@ -32,7 +32,7 @@ enum Act {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct Issued {
     acts: Vec<(&'static str, Act)>,
     request: RequestId,
     start: Instant,
@@ -43,13 +43,13 @@ struct Asked {
 struct Committed {
     at: (Timestamp, TransactionId),
     effects: KeyedEffects,
-    asked: Option<Asked>,
+    issued: Option<Issued>,
     end: Option<Instant>,
 }
 
 struct Run {
     network: Network,
-    asked: BTreeMap<SessionId, Asked>,
+    issued: BTreeMap<SessionId, Issued>,
     claims: Vec<Claim>,
     members: u16,
     /// Half of the steps are of a type that a user defined.
@@ -67,7 +67,7 @@ impl Run {
             let skew = network.rng.i64(-50_000..=50_000);
             network.set_skew(address(process, None), skew);
         }
-        Run { network, asked: BTreeMap::new(), claims: Vec::new(), members, auctions: false }
+        Run { network, issued: BTreeMap::new(), claims: Vec::new(), members, auctions: false }
     }
 
     fn ask(&mut self, number: u64, process: u16) {
@@ -95,7 +95,7 @@ impl Run {
         let request = self
             .network
             .request(process, Request::Many { session, steps: &steps, watched: false, multi: true });
-        self.asked.insert(session, Asked { acts, request, start });
+        self.issued.insert(session, Issued { acts, request, start });
     }
 
     fn act_on_lot(&mut self) -> Act {
@@ -137,8 +137,8 @@ impl Run {
         match self.network.rng.u8(0..4) {
             0 => self.network.restart(at, usize::MAX, true),
             1 => {
-                let kept = self.network.rng.usize(0..=self.network.log_len(at));
-                self.network.restart(at, kept, false);
+                let records = self.network.rng.usize(0..=self.network.log_len(at));
+                self.network.restart(at, records, false);
             }
             2 => {
                 let coordinator = address(self.network.rng.u16(1..=2), None);
@@ -213,19 +213,19 @@ impl Run {
             if let Decided::Committed { stamp, effects } = decided {
                 let at = (stamp.at, *id);
                 let entry =
-                    all.entry(*id).or_insert(Committed { at, effects: Vec::new(), asked: None, end: None });
+                    all.entry(*id).or_insert(Committed { at, effects: Vec::new(), issued: None, end: None });
                 if entry.at != at {
                     return Err(format!("{id} committed at two timestamps"));
                 }
                 entry.effects.extend(effects.iter().cloned());
             }
         }
-        // A read that was given up claims that it took no place; its client was told an error.
+        // A read that was given up claims that it took no place; its client got an error.
         for claim in self.claims.iter().filter(|claim| claim.commit.is_some()) {
             let Some(entry) = all.get_mut(&claim.transaction) else {
                 return Err(format!("{} was acknowledged and is lost", claim.transaction));
             };
-            let Some(asked) = self.asked.get(&claim.session) else { continue };
+            let Some(issued) = self.issued.get(&claim.session) else { continue };
             let sorted = |effects: &KeyedEffects| {
                 let mut by_key = effects.clone();
                 by_key.sort_by(|a, b| a.0.cmp(&b.0));
@@ -234,8 +234,8 @@ impl Run {
             if sorted(&entry.effects) != sorted(&claim.effects) {
                 return Err(format!("{} lost effects", claim.transaction));
             }
-            entry.end = self.network.replied_at.get(&asked.request).copied();
-            entry.asked = Some(asked.clone());
+            entry.end = self.network.replied_at.get(&issued.request).copied();
+            entry.issued = Some(issued.clone());
         }
         let mut all: Vec<Committed> = all.into_values().collect();
         all.sort_by_key(|committed| committed.at);
@@ -256,15 +256,15 @@ impl Run {
         }
         let mut cells: BTreeMap<Box<[u8]>, Cell> = BTreeMap::new();
         for committed in &all {
-            match &committed.asked {
-                Some(asked) => self.replay(committed, asked, &mut cells)?,
+            match &committed.issued {
+                Some(issued) => self.replay(committed, issued, &mut cells)?,
                 None => committed.effects.iter().for_each(|(key, effect)| perform(key, effect, &mut cells)),
             }
         }
         self.copies()?;
         real_time(&all)?;
         self.errors()?;
-        Ok(all.iter().filter(|committed| committed.asked.is_some()).count())
+        Ok(all.iter().filter(|committed| committed.issued.is_some()).count())
     }
 
     /// Every replica holds exactly what committed on its shard, in the order of stamps: what it missed it has fetched.
@@ -293,10 +293,10 @@ impl Run {
     /// Every answer without a claim is an error.
     fn errors(&self) -> Result<(), String> {
         let claimed: BTreeSet<SessionId> = self.claims.iter().map(|claim| claim.session).collect();
-        for (session, asked) in &self.asked {
-            let Some(reply) = self.network.replies.0.get(&asked.request) else { continue };
+        for (session, issued) in &self.issued {
+            let Some(reply) = self.network.replies.0.get(&issued.request) else { continue };
             if !claimed.contains(session) && reply.as_error().is_none() {
-                return Err(format!("{:?} was answered {} without a claim", asked.acts, text(reply)));
+                return Err(format!("{:?} was answered {} without a claim", issued.acts, text(reply)));
             }
         }
         Ok(())
@@ -305,11 +305,11 @@ impl Run {
     fn replay(
         &self,
         committed: &Committed,
-        asked: &Asked,
+        issued: &Issued,
         cells: &mut BTreeMap<Box<[u8]>, Cell>,
     ) -> Result<(), String> {
         let mut expected = ReplyBuf::new();
-        for (key, act) in &asked.acts {
+        for (key, act) in &issued.acts {
             let value = value(*act);
             let Step::Key(keyed) = self.step(key, *act, &value) else { continue };
             let cell = cells.entry(key.as_bytes().into()).or_default();
@@ -325,11 +325,11 @@ impl Run {
                 apply::<false>(cell, &effect);
             }
         }
-        match self.network.replies.0.get(&asked.request) {
+        match self.network.replies.0.get(&issued.request) {
             Some(reply) if *reply != expected => Err(format!(
                 "{:?} {:?} was answered '{}', in the order of stamps it is '{}'",
                 committed.at,
-                asked.acts,
+                issued.acts,
                 text(reply),
                 text(&expected)
             )),
@@ -368,7 +368,7 @@ fn conflict(a: &Committed, b: &Committed) -> bool {
             let known = keys.entry(key.to_vec()).or_insert((true, true));
             *known = (known.0 && adds, known.1 && looks);
         };
-        for (key, act) in c.asked.iter().flat_map(|asked| &asked.acts) {
+        for (key, act) in c.issued.iter().flat_map(|issued| &issued.acts) {
             let adds = matches!(act, Act::Blind | Act::Bid(_) | Act::BlindBid(_));
             // A bid that does not win changes nothing: it only looks.
             let lost = matches!(act, Act::Bid(_)) && c.effects.iter().all(|(of, _)| **of != *key.as_bytes());
@@ -389,7 +389,7 @@ fn conflict(a: &Committed, b: &Committed) -> bool {
 /// Conflicts, in the order of stamps, and real time must not contradict each other, however long the chain.
 fn real_time(all: &[Committed]) -> Result<(), String> {
     let before = |a: usize, b: usize| {
-        let later = all[b].asked.as_ref().map(|asked| asked.start);
+        let later = all[b].issued.as_ref().map(|issued| issued.start);
         let finished = matches!((all[a].end, later), (Some(end), Some(start)) if end < start);
         finished || (a < b && conflict(&all[a], &all[b]))
     };
@@ -411,7 +411,7 @@ fn real_time(all: &[Committed]) -> Result<(), String> {
         .map(|at| {
             format!(
                 "{:?}, answered at {:?}, {:?}, effects {:?}",
-                all[at].at, all[at].end, all[at].asked, all[at].effects
+                all[at].at, all[at].end, all[at].issued, all[at].effects
             )
         })
         .collect();

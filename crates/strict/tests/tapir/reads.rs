@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Instant, Reader, Reply, RequestId, SessionId};
 
-/// A read that was answered: when asked, when answered, and the place of the value in the order of writes.
+/// A read that was answered: when sent, when answered, and the place of the value in the order of writes.
 struct Read {
     start: Instant,
     end: Instant,
@@ -208,7 +208,7 @@ fn reads_of_several_keys_prepare_nothing() {
 }
 
 #[test]
-fn a_read_only_transaction_that_was_overtaken_is_told() {
+fn a_read_only_transaction_that_was_overtaken_gets_conflict() {
     let mut network = Network::new(3, 2, 3, 2, &Options::default());
     let (a, b) = network.two_keys();
     let session = SessionId(7);
@@ -240,7 +240,7 @@ fn an_undisturbed_read_takes_one_round_trip() {
     assert!(network.now - began <= 2 * network.delay);
 }
 
-/// What a transaction of coordinator 2 reads of a key, asked while replica 2 holds a change of it prepared, and how long
+/// What a transaction of coordinator 2 reads of a key, while replica 2 holds a change of it prepared, and how long
 /// that takes. `lost`: nothing that coordinator 1 says from then on arrives.
 fn read_past_a_prepared_change(seed: u64, lost: bool) -> (String, Duration) {
     let mut network = Network::new(seed, 1, 3, 2, &Options::default());
@@ -260,9 +260,9 @@ fn read_past_a_prepared_change(seed: u64, lost: bool) -> (String, Duration) {
     let session = SessionId(7);
     let id = network.request(2, Request::Begin { session, read_only: false, watched: false });
     network.answer(id);
-    let (asked, read) = (network.now, [network.get("a")]);
+    let (began, read) = (network.now, [network.get("a")]);
     let id = network.request(2, Request::Operate { session, steps: &read });
-    (text(&network.answer(id)), network.now - asked)
+    (text(&network.answer(id)), network.now - began)
 }
 
 #[test]

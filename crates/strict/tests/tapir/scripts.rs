@@ -172,7 +172,7 @@ fn a_touched_watch_stops_the_transaction_and_an_untouched_one_does_not() {
 }
 
 #[test]
-fn a_slow_clock_is_told_where_to_retry_and_commits_there() {
+fn a_slow_clock_learns_where_to_retry_and_commits_there() {
     let mut network = network(3, &Options::default());
     let a = network.key_of(0);
     network.set_skew(address(1, None), 60_000_000);

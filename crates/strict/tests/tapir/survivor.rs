@@ -168,7 +168,7 @@ fn only_replicas_of_the_group_are_left_of_it() {
     assert_eq!(epoch_of(network.replica(1, 0).view()), 0, "process 6 never had a part in it");
 }
 
-/// Both of those that are left are asked, each with the other: one goes on, whichever it is.
+/// The operator's command goes to both of those that are left, each with the other: one goes on, whichever it is.
 #[test]
 fn of_two_that_name_each_other_one_goes_on() {
     for seed in 7..12 {

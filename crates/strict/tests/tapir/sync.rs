@@ -1,4 +1,4 @@
-//! Synchronization: intervals are closed, outcomes forgotten, and nobody is told wrongly about what was forgotten.
+//! Synchronization: intervals are closed, outcomes forgotten, and no client gets a wrong outcome.
 
 use crate::tapir::network::{Network, address, ir_of, text};
 use anabranch_strict::ir::Message as Ir;
@@ -26,7 +26,7 @@ pub fn pass(network: &mut Network, key: &'static str, millis: u64) {
     let end = network.now + Duration::from_millis(millis);
     while network.now < end {
         let reply = text(&network.one(2, &network.set(key, "x")));
-        // While a view changes, the coordinator may be out of touch for longer than outcomes are kept here.
+        // While a view changes, the coordinator may be out of touch for longer than replicas retain outcomes here.
         assert!(reply == "OK" || reply.starts_with("UNKNOWNOUTCOME"), "{reply}");
         network.run_for(Duration::from_millis(5));
     }
@@ -189,7 +189,7 @@ fn out_of_touch(mutants: Mutants) -> (String, String) {
 }
 
 #[test]
-fn a_coordinator_that_was_out_of_touch_for_long_is_not_told_an_end_that_nobody_knows() {
+fn a_coordinator_that_was_out_of_touch_for_long_gets_no_invented_outcome() {
     let (reply, value) = out_of_touch(Mutants::default());
     assert!(reply.starts_with("UNKNOWNOUTCOME"), "{reply}");
     assert_eq!(value, "1", "it took effect once");
@@ -199,7 +199,7 @@ fn a_coordinator_that_was_out_of_touch_for_long_is_not_told_an_end_that_nobody_k
 
 /// The coordinator dies after one shard has heard that the transaction committed. Until the other shard has too, the
 /// first remembers.
-fn half_told(mutants: Mutants) -> (String, String, usize) {
+fn half_settled(mutants: Mutants) -> (String, String, usize) {
     let mut network = Network::new(6, 2, 3, 2, &Options { mutants, ..options() });
     let (a, b) = network.two_keys();
     let of_second = |at: Address| at.slot == address(1, Some(1)).slot;
@@ -225,8 +225,8 @@ fn half_told(mutants: Mutants) -> (String, String, usize) {
 
 #[test]
 fn a_shard_remembers_an_outcome_until_every_shard_has_executed_it() {
-    assert_eq!(half_told(Mutants::default()), ("x".to_owned(), "1".to_owned(), 0));
-    let (_, _, prepared) = half_told(Mutant::ForgetAlone.into());
+    assert_eq!(half_settled(Mutants::default()), ("x".to_owned(), "1".to_owned(), 0));
+    let (_, _, prepared) = half_settled(Mutant::ForgetAlone.into());
     assert!(prepared > 0, "the mutant leaves the second shard in doubt for ever");
 }
 
@@ -313,9 +313,9 @@ fn answered_too_early(mutants: Mutants) -> bool {
     let (first, third) = (address(1, Some(0)), address(3, Some(0)));
     let held: std::rc::Rc<std::cell::RefCell<Vec<Message>>> = Default::default();
     let answers = std::rc::Rc::clone(&held);
-    // The last transaction is held by everybody that heard of it, and its end is told to nobody for a while.
-    let told = std::rc::Rc::new(std::cell::Cell::new(false));
-    let tell = std::rc::Rc::clone(&told);
+    // The last transaction is held by everybody that heard of it, and nobody learns its outcome for a while.
+    let released = std::rc::Rc::new(std::cell::Cell::new(false));
+    let tell = std::rc::Rc::clone(&released);
     let last = std::cell::Cell::new(None);
     network.filter = Some(Box::new(move |_, to, message| match (ir_of(message), message) {
         (Some(Ir::Propose { group, operation, .. }), _) => {
@@ -341,11 +341,11 @@ fn answered_too_early(mutants: Mutants) -> bool {
     }
     let early: Vec<Message> = held.borrow_mut().drain(..).collect();
     assert!(replica(&network, 1, 0).points().base < begun, "it is undecided and in the way");
-    told.set(true);
+    released.set(true);
     while replica(&network, 1, 0).points().base < begun {
         network.run_for(Duration::from_millis(1));
     }
-    // Replica 3 has been told that the interval is closed.
+    // Replica 3 knows that the interval is closed.
     network.run_for(Duration::from_millis(20));
     for message in early {
         network.hand(first, third, message);

@@ -113,7 +113,7 @@ fn a_crash_in_the_middle_begins_anew() {
 }
 
 #[test]
-fn a_source_that_restarts_in_the_middle_is_asked_from_the_beginning() {
+fn a_source_that_restarts_in_the_middle_is_queried_from_the_beginning() {
     for pieces in crate::some_of(1..6) {
         struck_after(pieces, |network| network.restart(address(1, Some(0)), usize::MAX, true));
         struck_after(pieces, |network| network.restart(address(2, Some(0)), usize::MAX, true));
@@ -184,12 +184,12 @@ fn incremented_while_fetching(mutants: Mutants) -> usize {
     pass(&mut network, "y", 2000);
     network.down.remove(&third);
     let fetching = std::rc::Rc::new(std::cell::Cell::new(false));
-    let asked = std::rc::Rc::clone(&fetching);
+    let requested = std::rc::Rc::clone(&fetching);
     network.filter = Some(Box::new(move |_, to, message| {
-        asked.set(asked.get() || matches!(message, Message::FetchState { .. }));
+        requested.set(requested.get() || matches!(message, Message::FetchState { .. }));
         let ir = ir_of(message);
         let commits = matches!(ir, Some(Ir::Propose { .. } | Ir::Finalize { .. } | Ir::Execute { .. }));
-        to == third && (commits || asked.get() && matches!(ir, Some(Ir::Sync { .. } | Ir::Ended { .. })))
+        to == third && (commits || requested.get() && matches!(ir, Some(Ir::Sync { .. } | Ir::Ended { .. })))
     }));
     while !fetching.get() {
         network.run_for(Duration::from_millis(1));

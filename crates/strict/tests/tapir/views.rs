@@ -29,7 +29,7 @@ fn a_replica_that_lost_its_log_learns_everything_before_it_serves() {
 }
 
 #[test]
-fn a_replica_that_kept_its_log_catches_up_by_a_new_view() {
+fn a_replica_with_its_log_catches_up_by_a_new_view() {
     let mut network = Network::new(2, 1, 3, 2, &Options::default());
     network.down.insert(address(3, Some(0)));
     for _ in 0..5 {

@@ -12,8 +12,8 @@
 //! - A waiting command has sent no request: it holds no lock, and nothing has happened if the coordinator gives it up.
 //! - No command waits longer than [`Combining::hold`](crate::locking::Combining), whatever becomes of the batches in
 //!   flight.
-//! - A batch is one transaction, whose members are told what their steps came to: as with [combined](super::combine) ones, its first
-//!   command's number is theirs, and what becomes of it becomes of all.
+//! - A batch is one transaction, and each member gets the results of its steps. As with [combined](super::combine)
+//!   transactions, the first command's number is the batch's, and all members share its outcome.
 
 use super::transaction::{Phase, Transaction};
 use super::{Coordinator, Step};

@@ -12,8 +12,8 @@
 //! - A guest has sent no request, and is a transaction of the coordinator like any other: whatever becomes of its host,
 //!   it goes on by itself, at the latest when its patience ends.
 //! - No transaction joins once the host has begun to commit: leaders may have its parts by then.
-//! - What members saw was protected by locks from before their host's answers until its end, and they were asked for
-//!   before it began to commit: each could have run right after the one before it.
+//! - Locks protect what members saw from before their host's answers until its end, and members joined before the host
+//!   began to commit: each could have run right after the one before it.
 //! - Members have no message, lock, vote or outcome of their own: their host's are theirs.
 
 #[cfg(debug_assertions)]
@@ -153,7 +153,7 @@ impl Coordinator {
         self.protocol.combiner.combined
     }
 
-    /// The limits of combining, if this transaction takes part in it: what is asked for at once, of few keys.
+    /// The limits of combining, if this transaction takes part in it: one request on few keys.
     fn combining(&self, transaction: &Transaction) -> Option<Combining> {
         let takes_part = self.options.concurrency == Concurrency::Locking
             && transaction.purpose == Purpose::Auto
@@ -194,7 +194,8 @@ impl Coordinator {
         }
     }
 
-    /// True if all that a transaction asks is likely to be told by what this one finds out, which has about as much time.
+    /// True if the host's answers are likely to give all that a transaction needs, and the host has about as much
+    /// time.
     fn suits(
         &self,
         transaction: &Transaction,
@@ -206,12 +207,12 @@ impl Coordinator {
         let Some(host) = host.filter(|host| host.deadline + limits.patience >= transaction.deadline) else {
             return false;
         };
-        let mut likely = |asked: &CallStep| {
+        let mut likely = |wanted: &CallStep| {
             let same = |held: &&CallStep| {
-                held.call.key == asked.call.key && !matches!(held.progress, Progress::Deferred)
+                held.call.key == wanted.call.key && !matches!(held.progress, Progress::Deferred)
             };
             let mut held = host.steps.list().iter().filter(same);
-            held.any(|held| may_share(&held.call, &asked.call, step.random))
+            held.any(|held| may_share(&held.call, &wanted.call, step.random))
         };
         transaction.steps.list().iter().all(&mut likely)
     }
@@ -345,7 +346,7 @@ impl Coordinator {
         if self.options.mutants.has(Mutant::OrphanSharers) { Vec::new() } else { members }
     }
 
-    /// A host has committed, and its members with it: each is told its own results.
+    /// A host has committed, and its members with it: each gets its own results.
     pub(super) fn reply_all(&mut self, mut host: Transaction, step: &mut Step<'_, '_>) {
         let members = std::mem::take(&mut host.own.members);
         self.protocol.combiner.combined += members.len() as u64;

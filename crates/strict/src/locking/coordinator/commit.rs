@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Timestamp, TransactionId};
 
-/// How often a refusal is told to shards that do not answer: they ask for it, or have nothing to undo.
+/// How often the coordinator sends an abort to shards that do not answer: such a shard asks for it, or has nothing to
+/// undo.
 const TRIES: u32 = 4;
 /// The wait between repetitions doubles at most this often.
 const DOUBLINGS: u32 = 5;
@@ -60,14 +61,14 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// Sends Prepare to every shard whose vote is asked for now.
+    /// Sends Prepare to every shard whose vote is pending now.
     pub(super) fn propose(&mut self, transaction: &Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         let first = preparing.first().filter(|_| preparing.tally == Tally::First);
         let collector =
             first.map(|first| self.protocol.leads.get(&first).copied().unwrap_or_default().member);
         let voted = if let Tally::Last(voted) = preparing.tally { voted } else { None };
-        for (shard, part) in preparing.asked() {
+        for (shard, part) in preparing.pending_votes() {
             let term = preparing.terms.get(shard).copied().unwrap_or(0);
             if preparing.single {
                 self.run_single(transaction, (*shard, term), step);
@@ -99,7 +100,7 @@ impl Coordinator {
         if preparing.parts.contains_key(&shard) {
             preparing.votes.insert(shard, at);
         }
-        let missing = preparing.asked().next().is_some();
+        let missing = preparing.pending_votes().next().is_some();
         if missing || preparing.tally == Tally::First {
             return self.keep(transaction, step);
         }
@@ -136,8 +137,8 @@ impl Coordinator {
     pub(super) fn end_collection(&mut self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let Phase::Preparing(preparing) = &transaction.phase else { return };
         let parts: BTreeSet<u16> = preparing.parts.keys().copied().collect();
-        let asked = matches!(preparing.tally, Tally::First | Tally::Last(Some(_)));
-        if let Some(first) = preparing.first().filter(|_| asked) {
+        let delegated = matches!(preparing.tally, Tally::First | Tally::Last(Some(_)));
+        if let Some(first) = preparing.first().filter(|_| delegated) {
             self.decide(first, transaction.id, None, step);
             transaction.phase = Phase::Deciding { at: None, first, parts };
             transaction.moved_at = step.now.instant;
@@ -228,7 +229,7 @@ impl Coordinator {
         }
     }
 
-    /// A shard that was told of a decision knows how the transaction ended.
+    /// A shard acknowledges a decision.
     pub(super) fn acknowledged(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
         let Some(settlement) = self.protocol.settlements.get_mut(&number) else { return };
         settlement.waiting.remove(&shard);
@@ -249,13 +250,13 @@ impl Coordinator {
     ) {
         let mut others = touched(&transaction);
         others.remove(&shard);
-        let told =
+        let announced =
             matches!(&transaction.phase, Phase::Preparing(preparing) if preparing.tally == Tally::First);
         if self.options.claims && transaction.request.is_some() {
             self.claim_of(&transaction, Some(at), requests(&transaction));
         }
-        if told {
-            self.settle_told(transaction.id, at, others, step);
+        if announced {
+            self.await_acknowledgements(transaction.id, at, others, step);
         } else {
             self.settle(transaction.id, Some(at), others, step);
         }
@@ -278,8 +279,9 @@ impl Coordinator {
         self.protocol.settlements.insert(id.number, settlement);
     }
 
-    /// The same where the first participant's leader tells them, and each says so here: they are told once more if they do not.
-    fn settle_told(
+    /// The same where the first participant's leader announces the decision, and each shard acknowledges it here. The
+    /// coordinator announces it to those that do not.
+    fn await_acknowledgements(
         &mut self,
         id: TransactionId,
         at: Timestamp,
@@ -325,8 +327,8 @@ impl Coordinator {
         }
     }
 
-    /// The transaction has had no effect: it and its members run again, as one a few times and then each by itself, or their
-    /// callers are told.
+    /// The transaction has had no effect. It and its members retry, as one a few times and then each by itself, or
+    /// they reply CONFLICT.
     pub(super) fn refused(
         &mut self,
         mut transaction: Transaction,

@@ -66,11 +66,11 @@ impl Coordinator {
         }
         transaction.phase = Phase::Executing;
         for index in &lacking {
-            let asked = Progress::Asked { tries: 0, at: now };
+            let requested = Progress::Requested { tries: 0, at: now };
             if let Progress::Done(done) = &transaction.steps.list()[*index].progress {
                 transaction.own.locked.insert(*index, done.clone());
             }
-            transaction.steps.set(*index, asked);
+            transaction.steps.set(*index, requested);
         }
         for index in lacking {
             self.ask(&mut transaction, index, step);

@@ -53,8 +53,7 @@ impl Coordinator {
         self.options.patient && self.options.concurrency == Concurrency::Optimistic && begun_anew
     }
 
-    /// True if what is to be evaluated is asked of the closest replicas. A refused transaction may have read stale
-    /// values.
+    /// True if the closest replicas evaluate the steps. A refused transaction may have read stale values.
     pub(super) fn reads_closest(&self, transaction: &Transaction) -> bool {
         (self.options.reads, self.options.concurrency) == (Reads::Closest, Concurrency::Optimistic)
             && !transaction.own.at_leaders
@@ -83,11 +82,11 @@ impl Coordinator {
         (term, evaluation, then): (u64, Evaluation, Vec<(u32, Evaluation)>),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        let Some(mut transaction) = self.take_requested(shard, number, index, term, step) else { return };
         let over = is_alone(&transaction) && evaluation.expiry.is_none() && evaluation.effect.is_none();
         transaction.steps.take(index as usize, evaluation.into());
         for (behind, evaluation) in then {
-            if transaction.steps.is_asked(behind as usize, shard) {
+            if transaction.steps.is_requested(behind as usize, shard) {
                 transaction.steps.take(behind as usize, evaluation.into());
             }
         }
@@ -107,7 +106,7 @@ impl Coordinator {
         (term, look): (u64, KeysetRead),
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        let Some(mut transaction) = self.take_requested(shard, number, index, term, step) else { return };
         transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
         self.unblock(&mut transaction, shard, step);
         self.advance(transaction, step);
@@ -122,7 +121,7 @@ impl Coordinator {
         term: u64,
         step: &mut Step<'_, '_>,
     ) {
-        let Some(mut transaction) = self.asked(shard, number, index, term, step) else { return };
+        let Some(mut transaction) = self.take_requested(shard, number, index, term, step) else { return };
         let (index, now_millis) = (index as usize, transaction.now_millis);
         if let Some(done) = transaction.own.locked.get(&index) {
             transaction.steps.set(index, Progress::Done(done.clone()));
@@ -135,7 +134,7 @@ impl Coordinator {
     }
 
     /// The transaction, if it waits for this answer of a leader in this term.
-    fn asked(
+    fn take_requested(
         &mut self,
         shard: u16,
         number: u64,
@@ -144,9 +143,9 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) -> Option<Transaction> {
         let mut transaction = self.take(number)?;
-        let asked = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.is_asked(index as usize, shard);
-        if !asked {
+        let expected = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_requested(index as usize, shard);
+        if !expected {
             self.keep(transaction, step);
             return None;
         }
@@ -156,14 +155,15 @@ impl Coordinator {
             self.refused(transaction, key, step);
             return None;
         }
-        if let Progress::Asked { at, .. } = transaction.steps.list()[index as usize].progress {
+        if let Progress::Requested { at, .. } = transaction.steps.list()[index as usize].progress {
             let took = (step.now.instant - at, shard);
             transaction.own.slowest = transaction.own.slowest.max(Some(took));
         }
         Some(transaction)
     }
 
-    /// An operation waits for its lock: the other shards that hold something for the transaction are told.
+    /// An operation waits for its lock: the coordinator notifies the other shards that hold something for the
+    /// transaction.
     pub(super) fn on_blocked(&mut self, shard: u16, number: u64, step: &mut Step<'_, '_>) {
         let Some(mut transaction) = self.take(number) else { return };
         if transaction.own.last == Some(shard) && matches!(transaction.phase, Phase::Preparing(_)) {
@@ -171,11 +171,11 @@ impl Coordinator {
             return self.keep(transaction, step);
         }
         let waits = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.asked().any(|(_, call)| call.shard == shard);
+            && transaction.steps.requested().any(|(_, call)| call.shard == shard);
         if waits {
             if !transaction.own.blocked_at.insert(shard) {
-                // What was told may have been lost: this is said again.
-                transaction.own.told.clear();
+                // The notifications may have been lost: sends them again.
+                transaction.own.notified.clear();
             }
             self.tell_waits(&mut transaction, step);
         }
@@ -184,7 +184,7 @@ impl Coordinator {
 
     /// A shard has answered.
     fn unblock(&self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
-        let waits = || transaction.steps.asked().any(|(_, call)| call.shard == shard);
+        let waits = || transaction.steps.requested().any(|(_, call)| call.shard == shard);
         if transaction.own.blocked_at.contains(&shard) && !waits() {
             transaction.own.blocked_at.remove(&shard);
             self.tell_waits(transaction, step);
@@ -195,8 +195,8 @@ impl Coordinator {
     fn tell_waits(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         for shard in touched(transaction) {
             let waits = transaction.own.blocked_at.iter().any(|blocked| *blocked != shard);
-            let told = &mut transaction.own.told;
-            let news = if waits { told.insert(shard) } else { told.remove(&shard) };
+            let notified = &mut transaction.own.notified;
+            let news = if waits { notified.insert(shard) } else { notified.remove(&shard) };
             if news {
                 self.send_leader(shard, Message::Waits { transaction: transaction.id, waits }, step);
             }

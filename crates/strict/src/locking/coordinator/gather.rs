@@ -49,7 +49,7 @@ pub struct LockPlan {
 }
 
 impl LockPlan {
-    /// True if no question is asked for this step unless it has to be evaluated.
+    /// True if the coordinator sends no request for this step unless the step has to be evaluated.
     pub(super) fn spares(&self, index: usize) -> bool {
         self.spared.contains(&index)
     }
@@ -131,14 +131,14 @@ impl Coordinator {
         let group = self.protocol.combiner.gathering(wants, may_board)?;
         let host = self.transactions.get(&group)?;
         // A step that has to be evaluated after another one's answer would hold up all.
-        let mut alone = transaction.steps.list().iter().enumerate().filter(|(index, asked)| {
-            !transaction.steps.is_unread(*index, &self.expiring) && !asked.call.is_read()
+        let mut alone = transaction.steps.list().iter().enumerate().filter(|(index, wanted)| {
+            !transaction.steps.is_unread(*index, &self.expiring) && !wanted.call.is_read()
         });
-        let told = alone.all(|(_, asked)| {
-            let mut own = host.steps.before(host.steps.list().len(), &asked.call.key);
-            own.all(|other| may_share(&other.call, &asked.call, step.random))
+        let shared = alone.all(|(_, wanted)| {
+            let mut own = host.steps.before(host.steps.list().len(), &wanted.call.key);
+            own.all(|other| may_share(&other.call, &wanted.call, step.random))
         });
-        told.then_some(group)
+        shared.then_some(group)
     }
 
     /// Becomes a part of a group.
@@ -196,8 +196,8 @@ impl Coordinator {
     /// Says what each key is locked for, and evaluates at once what needs no question of its own.
     fn plan(&self, transaction: &mut Transaction, step: &mut Step<'_, '_>) {
         let mut by_key: BTreeMap<CompactKey, Vec<usize>> = BTreeMap::new();
-        let asked = |step: &CallStep| !matches!(step.progress, Progress::Deferred);
-        let steps = transaction.steps.list().iter().enumerate().filter(|(_, step)| asked(step));
+        let immediate = |step: &CallStep| !matches!(step.progress, Progress::Deferred);
+        let steps = transaction.steps.list().iter().enumerate().filter(|(_, step)| immediate(step));
         for (index, CallStep { call, .. }) in steps {
             by_key.entry(call.key.clone()).or_default().push(index);
         }
@@ -212,9 +212,9 @@ impl Coordinator {
                 // Each asks for its own elements.
                 continue;
             }
-            let (unread, asked): (Vec<usize>, Vec<usize>) =
+            let (unread, evaluated): (Vec<usize>, Vec<usize>) =
                 indices.iter().partition(|index| transaction.steps.is_unread(**index, &self.expiring));
-            let asks = usize::from(asked.is_empty());
+            let asks = usize::from(evaluated.is_empty());
             plan.spared.extend(unread.into_iter().skip(asks));
         }
         for index in &plan.spared {

@@ -9,8 +9,8 @@
 //!              -- Decide ------------> the others
 //! ```
 //!
-//! Where the first participant collects the votes, it gets its `Run` when the others are asked for theirs, and does that when all of them have
-//! come.
+//! Where the first participant collects the votes, the coordinator sends it `Run` together with the other
+//! participants' Prepare, and it carries `Run` out when all their votes are there.
 //!
 //! The last shard is the one with the most requested key. The coordinator takes back a request that has waited there
 //! for others' locks for long, unless the leader has executed it: it may wait for a transaction that waits for its
@@ -59,7 +59,7 @@ impl Coordinator {
         transaction.steps.defer(transaction.own.last);
     }
 
-    /// The shard with the key that is asked for most. Where all keys are alike no shard is always the last one.
+    /// The shard with the most contended key. Where all keys are alike no shard is always the last one.
     fn last_shard(&self, transaction: &Transaction) -> Option<u16> {
         let list = transaction.steps.list();
         let takes_part = self.leaves_shards()

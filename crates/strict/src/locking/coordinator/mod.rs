@@ -46,7 +46,7 @@ const HOPS: u32 = 4;
 /// How many signs of life a transaction gives in the time after which its locks are taken.
 const SIGNS: u32 = 4;
 /// For how long an interactive transaction keeps locks that others wait for while its client asks for nothing.
-const KEPT_IDLE: Duration = Duration::from_secs(1);
+const IDLE_LIMIT: Duration = Duration::from_secs(1);
 /// An error shows so many bytes of a key.
 const SHOWN_BYTES: usize = 128;
 
@@ -108,7 +108,7 @@ impl CommitProtocol for TwoPhaseCommit {
 
     /// The operations of a pipeline run one by one.
     const TURN: usize = 1;
-    /// Two of thousands of keys that meet do so while each has asked for few.
+    /// Two transactions on thousands of common keys meet while each has requested few of them.
     const AT_ONCE: usize = 256;
     /// Nothing stays locked for a watch: the keys are looked at again, and their versions compared.
     const REREADS_WATCHES: bool = true;
@@ -170,7 +170,7 @@ impl CommitProtocol for TwoPhaseCommit {
         let (members, own) = (std::mem::take(&mut transaction.own.members), &transaction.own);
         let (hops, mut locks_first, asks_all) = (own.hops, own.locks_first, own.asks_all);
         if coordinator.is_unlocked() {
-            // Leaders are asked for every step, each by a number of its own.
+            // The coordinator requests every step from its leader, each by a number of its own.
             locks_first = true;
             coordinator.reserve(transaction.steps.list().len() as u64);
         }
@@ -322,7 +322,7 @@ impl From<Question> for Message {
 }
 
 impl Coordinator {
-    /// Below this, nothing is asked for any more: shards may forget how it ended.
+    /// This coordinator sends no request for a transaction below this: shards may forget how it ended.
     fn floor(&self, running: TransactionId) -> u64 {
         let first = [self.transactions.keys().next(), self.protocol.settlements.keys().next()];
         first.into_iter().flatten().copied().min().unwrap_or(running.number).min(running.number)
@@ -437,13 +437,13 @@ impl Coordinator {
     /// Others wait for a lock of the transaction. A client that thinks for longer than a moment does not keep it.
     fn on_wanted(&mut self, number: u64, key: &[u8], step: &mut Step<'_, '_>) {
         let now = step.now.instant;
-        let overdue = |it: &Transaction| it.is_idle() && now >= it.idle_since + KEPT_IDLE;
+        let overdue = |it: &Transaction| it.is_idle() && now >= it.idle_since + IDLE_LIMIT;
         let Some(transaction) = self.take_if(number, overdue) else { return };
         let text = format!(
             "another transaction waited for key '{}' while this one, which had it, was idle for {} s; nothing of it took \
              effect; retry it",
             String::from_utf8_lossy(&key[..key.len().min(SHOWN_BYTES)]),
-            KEPT_IDLE.as_secs(),
+            IDLE_LIMIT.as_secs(),
         );
         self.let_go(&transaction, step);
         self.fail(transaction, &Error::new(ErrorCode::Conflict, text), step);
@@ -494,10 +494,10 @@ impl Coordinator {
         }
         let Some(mut transaction) = self.take(number) else { return };
         if let Phase::Preparing(preparing) = &mut transaction.phase
-            && let Some(asked @ 0) = preparing.terms.get_mut(&shard)
+            && let Some(known_term @ 0) = preparing.terms.get_mut(&shard)
             && leader == member
         {
-            *asked = term;
+            *known_term = term;
         }
         // Followers may name one another for a while.
         if transaction.own.hops < HOPS {
@@ -507,7 +507,7 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// The replica knows of no leader: one is about to be elected, and another replica is asked soon.
+    /// The replica knows of no leader: one is about to be elected, and the coordinator soon queries another replica.
     fn on_no_leader(&mut self, shard: u16, member: usize, number: u64, step: &mut Step<'_, '_>) {
         let lead = self.protocol.leads.entry(shard).or_default();
         if lead.member == member {
@@ -521,7 +521,7 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// Who leads a shard, as far as its replicas have told.
+    /// Who leads a shard, as far as its replicas have said.
     pub(crate) fn leader(&self, shard: u16) -> Option<Address> {
         let lead = self.protocol.leads.get(&shard).filter(|lead| lead.term > 0)?;
         self.topology.replicas(shard).get(lead.member).copied()
@@ -548,10 +548,10 @@ impl Coordinator {
     /// The shards that an answer is missing from.
     fn unanswered(&self, transaction: &Transaction) -> BTreeSet<u16> {
         match &transaction.phase {
-            Phase::Executing => transaction.steps.asked().map(|(_, call)| call.shard).collect(),
+            Phase::Executing => transaction.steps.requested().map(|(_, call)| call.shard).collect(),
             Phase::Preparing(preparing) => {
-                let asked = preparing.asked().map(|(shard, _)| *shard);
-                asked.filter(|shard| !preparing.votes.contains_key(shard)).collect()
+                let pending = preparing.pending_votes().map(|(shard, _)| *shard);
+                pending.filter(|shard| !preparing.votes.contains_key(shard)).collect()
             }
             Phase::Deciding { first, .. } => BTreeSet::from([*first]),
             Phase::BackingOff { .. }
@@ -566,8 +566,8 @@ impl Coordinator {
         match &transaction.phase {
             Phase::Executing if transaction.own.stamping => self.send_clock(transaction, step),
             Phase::Executing => {
-                let asked: Vec<usize> = transaction.steps.asked().map(|(index, _)| index).collect();
-                for index in asked {
+                let requested: Vec<usize> = transaction.steps.requested().map(|(index, _)| index).collect();
+                for index in requested {
                     self.ask(transaction, index, step);
                 }
             }

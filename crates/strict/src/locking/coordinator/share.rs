@@ -7,27 +7,27 @@ use datatypes::combine::{Combined, Outstanding, combine, may_combine};
 use datatypes::{Claim, Effect, Mode, Operation};
 use types::{Reader, Rng};
 
-/// True if a call is likely to be told by another one's answer, which is not there yet.
-pub(super) fn may_share(held: &Call, asked: &Call, random: &mut Rng) -> bool {
+/// True if the outstanding answer of another call is likely to give the result of this one.
+pub(super) fn may_share(held: &Call, wanted: &Call, random: &mut Rng) -> bool {
     let held_operation = Operation::decode(&mut Reader::new(&held.operation));
-    let asked_operation = Operation::decode(&mut Reader::new(&asked.operation));
-    match (held_operation, asked_operation) {
-        (Ok(first), Ok(second)) => may_combine((&first, held.blind), (&second, asked.blind), random),
+    let wanted_operation = Operation::decode(&mut Reader::new(&wanted.operation));
+    match (held_operation, wanted_operation) {
+        (Ok(first), Ok(second)) => may_combine((&first, held.blind), (&second, wanted.blind), random),
         _ => false,
     }
 }
 
-/// Evaluates a request right after the steps of others, and appends it to them. False, and nothing is changed, if not
-/// all of it can be told.
+/// Evaluates a request right after the steps of others, and appends it to them. False, and nothing is changed, if some
+/// result does not follow from theirs.
 pub(super) fn share(
     steps: &mut Steps,
-    asked: &Steps,
+    wanted: &Steps,
     now_millis: u64,
     expiring: &Expiring,
     random: &mut Rng,
 ) -> bool {
     let length = steps.list().len();
-    for CallStep { call, .. } in asked.list() {
+    for CallStep { call, .. } in wanted.list() {
         let Some(done) = tell(steps, steps.list().len(), call, now_millis, expiring, random) else {
             steps.split_off(length);
             return false;
@@ -48,12 +48,12 @@ pub(super) fn tell(
     expiring: &Expiring,
     random: &mut Rng,
 ) -> Option<Done> {
-    let asked = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
+    let wanted = Operation::decode(&mut Reader::new(&call.operation)).ok()?;
     for CallStep { call: held, progress, .. } in steps.before(before, &call.key) {
         let Progress::Done(done) = progress else { return None };
         let operation = Operation::decode(&mut Reader::new(&held.operation)).ok()?;
-        if operation.is_read() != asked.is_read() {
-            if asked.is_read() {
+        if operation.is_read() != wanted.is_read() {
+            if wanted.is_read() {
                 return None;
             }
             continue;
@@ -61,13 +61,13 @@ pub(super) fn tell(
         let blind = held.blind && done.invoked.observed.is_none();
         // Without what the held one changes, so that the effect is not that of both.
         let outstanding = Outstanding { operation: &operation, blind, reply: &done.result, effect: None };
-        if let Some(combined) = combine(&outstanding, &asked, call.blind) {
+        if let Some(combined) = combine(&outstanding, &wanted, call.blind) {
             let unread = || without_reading(steps, call, done, (now_millis, expiring), random);
             let held =
                 HeldStep { operation: &operation, done, expired: steps.expiries.contains_key(&call.key) };
-            return held.follow(call, &asked, combined, unread);
+            return held.follow(call, &wanted, combined, unread);
         }
-        if !asked.is_read() {
+        if !wanted.is_read() {
             return None;
         }
     }
@@ -111,7 +111,7 @@ impl HeldStep<'_, '_> {
     fn follow(
         &self,
         call: &Call,
-        asked: &Operation<'_>,
+        wanted: &Operation<'_>,
         combined: Combined<'_>,
         unread: impl FnOnce() -> Option<Done>,
     ) -> Option<Done> {
@@ -124,11 +124,11 @@ impl HeldStep<'_, '_> {
             return (done.expires_at == 0 && self.covers(&own.claim())).then_some(done);
         }
         let observed = self.done.invoked.observed.clone()?;
-        if !self.covers(&asked.claim()) {
+        if !self.covers(&wanted.claim()) {
             return None;
         }
-        let operation = match narrowed(asked, &combined.reply) {
-            _ if asked.observation().is_nothing() => whole_key(),
+        let operation = match narrowed(wanted, &combined.reply) {
+            _ if wanted.observation().is_nothing() => whole_key(),
             Some(less) => less,
             None => call.operation.clone(),
         };

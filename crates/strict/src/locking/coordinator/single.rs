@@ -136,12 +136,12 @@ impl Coordinator {
     ) {
         self.acknowledged(shard, number, step);
         let Some(mut transaction) = self.take(number) else { return };
-        let asked = match &transaction.phase {
+        let expected = match &transaction.phase {
             Phase::Preparing(preparing) => preparing.single || transaction.own.last == Some(shard),
             Phase::Deciding { first, .. } => *first == shard,
             _ => false,
         };
-        if !asked {
+        if !expected {
             return self.keep(transaction, step);
         }
         if let (Some(_), Some(at)) = (transaction.own.last, at) {

@@ -28,21 +28,21 @@ pub struct TransactionState {
     pub last: Option<u16>,
     /// One could not carry them out, or not in time: no shard is left to the end any more.
     pub asks_all: bool,
-    /// When votes were asked for.
+    /// When the coordinator sent Prepare.
     pub prepared_at: Instant,
     /// When that shard said that others' locks are in the way.
     pub last_blocked: Option<Instant>,
     /// The shards where operations wait for locks.
     pub blocked_at: BTreeSet<u16>,
     /// The shards whose leaders know that it waits at another shard.
-    pub told: BTreeSet<u16>,
+    pub notified: BTreeSet<u16>,
     /// When it began, or its coordinator last gave a sign of life for it.
     pub signed: Instant,
     /// Those that commit with it, in the order in which they were combined: their steps follow its own.
     pub members: Vec<Transaction>,
-    /// A closest replica did not answer: leaders are asked.
+    /// A closest replica did not answer: the coordinator queries the leaders.
     pub at_leaders: bool,
-    /// Everything is evaluated, and the timestamp server is asked.
+    /// Everything is evaluated, and a request to the timestamp server is open.
     pub stamping: bool,
     /// What the timestamp server said: it commits not before this.
     pub stamp: Option<Timestamp>,
@@ -50,7 +50,7 @@ pub struct TransactionState {
     pub plan: LockPlan,
     /// The shard that took longest to answer for a step, and how long: its locks are waited for most.
     pub slowest: Option<(Duration, u16)>,
-    /// By step: what was evaluated here before its lock was asked for.
+    /// By step: what the coordinator evaluated before it requested the lock.
     pub locked: BTreeMap<usize, Done>,
     /// How often it retried after a refusal because of undecided transactions.
     pub refusals: u32,
@@ -82,7 +82,7 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Preparing {
     pub parts: BTreeMap<u16, Part>,
-    /// By shard: the term it was asked in; 0 before that is known.
+    /// By shard: the term named in its Prepare; 0 before that is known.
     pub terms: BTreeMap<u16, u64>,
     pub votes: BTreeMap<u16, Timestamp>,
     pub read_only: bool,
@@ -99,14 +99,14 @@ pub enum Tally {
     Here,
     /// The first participant's leader, which decides; the votes that are known here do not matter.
     First,
-    /// This coordinator, but for the first participant's, which is asked when all others are here, and decides: not before
-    /// what they say.
+    /// This coordinator, but for the first participant's vote. The coordinator sends Prepare to the first participant
+    /// when all other votes are here, and that participant decides, at no lower timestamp than theirs.
     Last(Option<Timestamp>),
 }
 
 impl Preparing {
-    /// The shards whose votes are asked for and not known here.
-    pub(super) fn asked(&self) -> impl Iterator<Item = (&u16, &Part)> {
+    /// The shards whose votes the coordinator has requested and does not have.
+    pub(super) fn pending_votes(&self) -> impl Iterator<Item = (&u16, &Part)> {
         let waits = if self.tally == Tally::Last(None) { self.first() } else { None };
         let missing = move |shard: &u16| !self.votes.contains_key(shard) && waits != Some(*shard);
         self.parts.iter().filter(move |(shard, _)| self.tally == Tally::First || missing(shard))
@@ -149,7 +149,7 @@ pub(super) fn chains(transaction: &Transaction) -> bool {
     transaction.purpose == Purpose::Auto && !asks_first(transaction) && transaction.own.members.is_empty()
 }
 
-/// The shards whose leaders have been asked.
+/// The shards to whose leaders the coordinator has sent a request.
 pub(super) fn touched(transaction: &Transaction) -> BTreeSet<u16> {
     match &transaction.phase {
         Phase::Preparing(preparing) => preparing.parts.keys().copied().collect(),
@@ -158,7 +158,7 @@ pub(super) fn touched(transaction: &Transaction) -> BTreeSet<u16> {
     }
 }
 
-/// True if a leader has been asked for a step.
+/// True if the coordinator has sent a step to a leader.
 pub(super) fn has_begun(transaction: &Transaction) -> bool {
     begun(transaction).next().is_some()
 }

@@ -1,4 +1,4 @@
-//! Without locks: every step of a request is asked for by itself, and is over with its answer.
+//! Without locks: the coordinator sends every step of a request by itself, and the step is over with its answer.
 
 use super::super::message::Message;
 use super::super::options::Concurrency;
@@ -54,7 +54,7 @@ impl Coordinator {
             Message::Executed { transaction: id, step: index, term, evaluation, .. } if self.is_mine(id) => {
                 self.learn_leader(shard, member, term);
                 let mut transaction = self.take(self.request_of(id)?)?;
-                if !transaction.steps.is_asked(index as usize, shard) {
+                if !transaction.steps.is_requested(index as usize, shard) {
                     self.keep(transaction, step);
                     return None;
                 }
@@ -67,7 +67,7 @@ impl Coordinator {
                 let transaction = self.take(self.request_of(id)?)?;
                 let index = (id.number - transaction.id.number) as usize;
                 match transaction.phase {
-                    Phase::Executing if transaction.steps.is_asked(index, shard) => {
+                    Phase::Executing if transaction.steps.is_requested(index, shard) => {
                         let why = format!(
                             "shard {shard}: the leader that has carried the operation out is gone with its reply"
                         );

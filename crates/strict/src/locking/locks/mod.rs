@@ -296,7 +296,7 @@ impl LockTable {
         yield_all
     }
 
-    /// Takes locks from transactions that have kept older ones waiting for too long.
+    /// Takes locks from transactions that older transactions have waited for too long.
     pub(super) fn end_overdue_phases(&mut self, now: Instant) {
         let Some(phasing) = self.options.phasing else { return };
         let overdue = self.phasers.values().filter(|phaser| phaser.is_overdue(now, phasing));
@@ -346,13 +346,13 @@ impl LockTable {
         owner.waiting.first().or(lacks).map(Name::key)
     }
 
-    /// The transactions wounded since this was asked last, with the key that each lost first.
+    /// The transactions wounded since the last call, with the key that each lost first.
     pub(super) fn take_wounded(&mut self) -> Vec<(TransactionId, Box<[u8]>)> {
         std::mem::take(&mut self.wounded)
     }
 
-    /// Hands on what was freed since this was asked last. Returns who was granted a lock that it waited for, the oldest
-    /// first: each may ask again.
+    /// Hands on the locks freed since the last call. Returns the transactions that were granted a lock, the oldest
+    /// first: each may retry its request.
     pub(super) fn take_ready(&mut self, now: Instant) -> Vec<TransactionId> {
         while let Some(name) = self.freed.pop_first() {
             self.hand_on(&name, now, None);

@@ -1,7 +1,8 @@
 //! What a lock is on: a key, or an element of a key's value (`datatypes::Claim`).
 //!
 //! A lock on an element is one like any other, with a phaser of its own: what the essay says of deadlocks holds of all of
-//! them. Who asks for one has the key's already, in a mode in which others have other elements. People are told of keys.
+//! them. A transaction that requests one holds the key's lock already, in a mode in which others have other elements.
+//! Messages to people name keys.
 
 use datatypes::{Claim, Mode};
 use mvcc::CompactKey;

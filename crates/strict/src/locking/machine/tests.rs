@@ -1,4 +1,4 @@
-//! The results of single commands, which are kept as long as their outcomes, and the state that is evaluated on.
+//! The results of single commands, retained as long as their outcomes, and the state that leaders evaluate on.
 
 use super::super::single::part;
 use super::*;
@@ -63,7 +63,7 @@ fn results_are_known_until_nobody_asks_for_them() {
 
 /// Of several in one entry each gets its own again, with the deletion of what had expired where it was.
 #[test]
-fn results_of_one_entry_are_told_apart() {
+fn results_of_one_entry_are_distinct() {
     let mut machine = Machine::new(HashSeed(1), false);
     let delete = encoded(&Effect::DELETE);
     let evaluation = |number: i64, effect: Option<&[u8]>, expired: bool| {
@@ -73,8 +73,10 @@ fn results_of_one_entry_are_told_apart() {
     };
     let all = [(1, None, false), (2, Some(&*delete), true), (3, Some(&*delete), false), (4, None, true)];
     let all = all.map(|(number, effect, expired)| evaluation(number, effect, expired)).to_vec();
-    let told = |one: &Evaluation| SingleResult { result: one.result.clone(), expired: one.expiry.is_some() };
-    let (part, results) = (part(vec![0], std::iter::repeat(&b"k"[..]), &all), all.iter().map(told).collect());
+    let single_result =
+        |one: &Evaluation| SingleResult { result: one.result.clone(), expired: one.expiry.is_some() };
+    let (part, results) =
+        (part(vec![0], std::iter::repeat(&b"k"[..]), &all), all.iter().map(single_result).collect());
     let mut bytes = Vec::new();
     Entry::Run { transaction: id(1), floor: 1, at: Timestamp(1), part, results }.encode(&mut bytes);
     machine.apply(1, &bytes);
@@ -178,7 +180,7 @@ impl Leads {
         }
     }
 
-    /// True if the state behind what is on its way is kept.
+    /// True if the leader caches the state behind the entries in flight.
     fn keeps_state(&self) -> bool {
         self.unapplied.by_key.get(&b"k"[..]).is_some_and(|unapplied| unapplied.state.is_some())
     }
@@ -218,7 +220,7 @@ proptest! {
 /// The value is copied when repeating what is on its way has cost as much, and not for few; a large one that shares nothing with
 /// its copies never.
 #[test]
-fn the_state_is_kept_where_many_are_on_their_way() {
+fn the_state_is_cached_where_many_entries_are_in_flight() {
     let mut leads = Leads::new();
     let increment = Operation::Register(register::Operation::Increment { by: 1 });
     leads.run(&increment, 1);

@@ -334,7 +334,7 @@ impl Replica {
         }
     }
 
-    /// Ends a transaction that this shard, its first participant, has not been told to commit.
+    /// Ends a transaction that this shard, its first participant, has no order to commit.
     pub(super) fn abort(&mut self, id: TransactionId, now: Instant) {
         let voted = self.machine.prepared().get(&id).map(|prepared| prepared.part.clone());
         let part = voted.or_else(|| self.collected(id));

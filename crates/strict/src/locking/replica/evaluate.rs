@@ -55,7 +55,7 @@ impl Replica {
                 return;
             }
             let asker = Asker { id: *id, age: *age, votes: false, passes: false, now: step.now.instant };
-            let claims = asked_for(&decoded, then, (*write, *only_lock), expired);
+            let claims = requested_claims(&decoded, then, (*write, *only_lock), expired);
             let Ok(granted) = claims.map(|claims| leader.locks.lock_all(asker, key, &claims)) else { return };
             if !granted {
                 return self.block(*id, message, step);
@@ -223,7 +223,7 @@ impl Replica {
 }
 
 /// The locks that a question asks for. In several modes on one key it waits once, for all of it.
-fn asked_for<'o>(
+fn requested_claims<'o>(
     operation: &Operation<'o>,
     then: &'o [(u32, Box<[u8]>)],
     (write, only_lock): (bool, bool),

@@ -7,9 +7,9 @@
 //!              <------------- Done(results) -------- when the entry is applied
 //! ```
 //!
-//! What is asked for is one command, several on a key that a process has sent together, or a transaction whose keys are all here
-//! (decision 0031): its operations are evaluated each behind the one before it. Or the last steps of a transaction whose other shards have voted
-//! (decision 0031): then the entry is its decision.
+//! A request is one command, several commands on a key that a process has sent together, or a transaction whose keys
+//! are all here (decision 0031): the leader evaluates each operation behind the one before it. Or it is the last steps
+//! of a transaction whose other shards have voted (decision 0031): then the entry is the transaction's decision.
 //!
 //! # Invariants
 //! - Nothing is evaluated before all of its keys are locked; who waits for some of them gives way to older ones.
@@ -126,7 +126,8 @@ impl Replica {
         }
         let results: usize = evaluations.iter().map(|evaluation| evaluation.result.len()).sum();
         if results > MOST_READ && one.reads() {
-            // The entry would have them all: step by step they are told, and not written.
+            // The entry would hold all the results: the coordinator requests them step by step, and they are not
+            // written.
             leader.unapplied.take_back(id, one.keys());
             return self.refuse(from, id, None, step);
         }
@@ -193,9 +194,9 @@ impl Replica {
     ) {
         let VoteRequest { transaction, floor, part, .. } = vote_request;
         let held = Arc::new(part.clone());
-        let told =
+        let single_result =
             |one: &Evaluation| SingleResult { result: one.result.clone(), expired: one.expiry.is_some() };
-        let mut results: Vec<SingleResult> = evaluations.iter().map(told).collect();
+        let mut results: Vec<SingleResult> = evaluations.iter().map(single_result).collect();
         if self.options.mutants.has(Mutant::MixResults) {
             results.reverse();
         }

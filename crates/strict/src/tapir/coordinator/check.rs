@@ -1,6 +1,7 @@
 //! Read-only transactions end without Prepare: a check that what they observed is still current, by f+1 replicas of
-//! each shard, in one round trip, without a lock or a record (Corrections 16). The f+1 closest are asked; the others
-//! only where one of these objects, is in another view or does not answer in its usual time, or a key is hot.
+//! each shard, in one round trip, without a lock or a record (Corrections 16). The coordinator queries the f+1
+//! closest; the others only where one of these objects, is in another view or does not answer in its usual time, or a
+//! key is hot.
 //!
 //! Let s be the moment at which the check is sent. What was observed was decided before it was read, hence before s.
 //! Conversely an effect that matters to an observation and was decided before s was held or executed by f+1 replicas
@@ -9,9 +10,9 @@
 //! every key: the transaction takes place at s, in the order of decisions, with which the stamps of conflicting
 //! transactions agree.
 //!
-//! A transaction of one shard whose reads were all answered by one replica in one step is asked of f others only, for
-//! that step is the replica's own answer: let s be its moment. What the replica had executed was decided by then, it
-//! reported everything that it held prepared, and the others answer later than s.
+//! For a transaction of one shard whose reads were all answered by one replica in one step, the coordinator queries f
+//! others only, for that step is the replica's own answer: let s be its moment. What the replica had executed was
+//! decided by then, it reported everything that it held prepared, and the others answer later than s.
 
 use super::super::message::Message;
 use super::super::operation::{Part, Vote};
@@ -31,12 +32,12 @@ const CHECKS: u32 = 2;
 /// A check in progress.
 #[derive(Debug)]
 pub struct Check {
-    /// When replicas were asked last.
+    /// When the coordinator last queried replicas.
     since: Instant,
     /// By shard: what is to be checked.
     parts: SmallMap<u16, Arc<Part>, 1>,
-    /// By shard: whom of its replicas it was asked of.
-    asked: SmallMap<u16, SmallVec<[usize; 8]>, 1>,
+    /// By shard: the replicas that the coordinator has queried.
+    queried: SmallMap<u16, SmallVec<[usize; 8]>, 1>,
     /// By shard and replica: its view, and whether it objects.
     answers: SmallMap<u16, SmallMap<usize, (u64, bool), 3>, 1>,
 }
@@ -84,11 +85,11 @@ impl Coordinator {
         };
         let first = |(shard, part): (&u16, &Arc<Part>)| {
             let answered = seen.map(|seen| seen.member);
-            (*shard, self.first_asked(*shard, answered, hot(part), step.now.instant))
+            (*shard, self.first_queried(*shard, answered, hot(part), step.now.instant))
         };
-        let asked = parts.iter().map(first).collect();
-        let check = Check { since: step.now.instant, parts, asked, answers };
-        for (shard, members) in check.asked.iter() {
+        let queried = parts.iter().map(first).collect();
+        let check = Check { since: step.now.instant, parts, queried, answers };
+        for (shard, members) in check.queried.iter() {
             // A replica that has seen all of it comes first.
             let members = &members[usize::from(seen.is_some())..];
             self.ask_check(&transaction, &check.parts[shard], *shard, members, step);
@@ -106,7 +107,7 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         for member in members {
-            self.protocol.replicas.asked(shard, *member, step.now.instant);
+            self.protocol.replicas.queried(shard, *member, step.now.instant);
             let message = Message::Check { transaction: transaction.id, part: part.clone() };
             step.out.send(self.topology.replicas(shard)[*member], message);
         }
@@ -117,12 +118,12 @@ impl Coordinator {
         let phase = std::mem::take(&mut transaction.phase);
         let Phase::Checking(mut check) = phase else { return false };
         let mut any = false;
-        for (shard, asked) in check.asked.iter_mut() {
+        for (shard, queried) in check.queried.iter_mut() {
             let members = 0..self.topology.replicas(*shard).len();
-            let others: SmallVec<[usize; 8]> = members.filter(|member| !asked.contains(member)).collect();
+            let others: SmallVec<[usize; 8]> = members.filter(|member| !queried.contains(member)).collect();
             self.ask_check(transaction, &check.parts[shard], *shard, &others, step);
             any |= !others.is_empty();
-            asked.extend(others);
+            queried.extend(others);
         }
         if any {
             check.since = step.now.instant;
@@ -131,14 +132,14 @@ impl Coordinator {
         any
     }
 
-    /// A shard has other replicas: they are asked, for the same moment.
+    /// A shard has other replicas: the coordinator queries them, for the same moment.
     pub(super) fn check_anew(&mut self, transaction: &mut Transaction, shard: u16, step: &mut Step<'_, '_>) {
         let Phase::Checking(check) = &mut transaction.phase else { return };
         let Some(part) = check.parts.get(&shard).cloned() else { return };
         check.since = step.now.instant;
         check.answers.insert(shard, SmallMap::default());
         let members: SmallVec<[usize; 8]> = (0..self.topology.replicas(shard).len()).collect();
-        check.asked.insert(shard, members.clone());
+        check.queried.insert(shard, members.clone());
         self.ask_check(transaction, &part, shard, &members, step);
     }
 
@@ -192,7 +193,7 @@ impl Coordinator {
         self.keep(transaction, step);
     }
 
-    /// Nothing more is expected: the others are asked, or else the transaction prepares.
+    /// No more answers are expected: the coordinator queries the other replicas, or else the transaction prepares.
     pub(super) fn on_check_timer(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         if self.ask_others(&mut transaction, step) {
             return self.keep(transaction, step);
@@ -207,11 +208,11 @@ impl Coordinator {
         let latest = check.since + self.options.read_timeout;
         let mut expected = check.since;
         for (shard, answers) in check.answers.iter() {
-            let (members, asked) = (self.topology.replicas(*shard).len(), &check.asked[shard]);
-            if answers.len() < quorum(members) && asked.len() == members {
+            let (members, queried) = (self.topology.replicas(*shard).len(), &check.queried[shard]);
+            if answers.len() < quorum(members) && queried.len() == members {
                 return latest;
             }
-            for member in asked.iter().filter(|member| !answers.contains_key(member)) {
+            for member in queried.iter().filter(|member| !answers.contains_key(member)) {
                 let longest = self.options.fast_timeout;
                 let until = self.protocol.replicas.expected_until(*shard, *member, check.since, longest);
                 expected = expected.max(until);

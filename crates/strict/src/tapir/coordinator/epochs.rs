@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Address, Instant, NodeId, ProcessId};
 
-/// How often a member is asked again to move its shard.
+/// How often the coordinator asks a member to move its shard.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 /// For how long: whoever joins may have to fetch the state first.
 const ASK_FOR: Duration = Duration::from_secs(60);
@@ -116,16 +116,16 @@ impl Coordinator {
             {
                 read.answers.clear();
                 read.since = step.now.instant;
-                read.asked = (0..self.topology.replicas(shard).len()).collect();
-                for member in read.asked.clone() {
+                read.queried = (0..self.topology.replicas(shard).len()).collect();
+                for member in read.queried.clone() {
                     self.read(&transaction, &[0], member, step);
                 }
             }
             Phase::Checking(_) => self.check_anew(&mut transaction, shard, step),
             Phase::Executing => {
-                let asked = transaction.steps.asked().filter(|(_, call)| call.shard == shard);
-                let asked: Vec<usize> = asked.map(|(index, _)| index).collect();
-                for index in asked {
+                let requested = transaction.steps.requested().filter(|(_, call)| call.shard == shard);
+                let requested: Vec<usize> = requested.map(|(index, _)| index).collect();
+                for index in requested {
                     self.ask(&mut transaction, index, step);
                 }
             }
@@ -162,9 +162,9 @@ impl Coordinator {
             // A replica that stays in the group is likelier to be alive than one that leaves it.
             false => {
                 let staying: BTreeSet<&Address> = members.iter().collect();
-                let mut asked: Vec<Address> = present.to_vec();
-                asked.sort_by_key(|replica| !staying.contains(replica));
-                asked.get(replica_move.tries % asked.len().max(1)).copied()
+                let mut candidates: Vec<Address> = present.to_vec();
+                candidates.sort_by_key(|replica| !staying.contains(replica));
+                candidates.get(replica_move.tries % candidates.len().max(1)).copied()
             }
         };
         replica_move.tries += 1;

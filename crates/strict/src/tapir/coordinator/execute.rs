@@ -18,11 +18,11 @@ impl Coordinator {
             let (shard, key) =
                 (transaction.steps.list()[0].call.shard, &transaction.steps.list()[0].call.key);
             let disputed = self.protocol.hot.is_hot(key, step.now.instant);
-            let asked = self.first_asked(shard, None, disputed, step.now.instant);
+            let queried = self.first_queried(shard, None, disputed, step.now.instant);
             let read =
-                QuorumRead { since: step.now.instant, asked: asked.clone(), answers: Default::default() };
+                QuorumRead { since: step.now.instant, queried: queried.clone(), answers: Default::default() };
             transaction.phase = Phase::QuorumRead(read);
-            asked.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
+            queried.iter().for_each(|member| self.read(&transaction, &[0], *member, step));
             return self.keep(transaction, step);
         }
         if self.take_hot_keys(&transaction, step) {
@@ -80,7 +80,7 @@ impl Coordinator {
     ) {
         let Some(first) = indices.first() else { return };
         let shard = transaction.steps.list()[*first].call.shard;
-        self.protocol.replicas.asked(shard, member, step.now.instant);
+        self.protocol.replicas.queried(shard, member, step.now.instant);
         let replica = self.topology.replicas(shard)[member];
         let mut readings = Vec::with_capacity(indices.len());
         for index in indices {
@@ -109,17 +109,17 @@ impl Coordinator {
 
     /// The earliest moment at which a question is taken for lost.
     pub(super) fn next_read_timeout(&self, transaction: &Transaction) -> Option<Instant> {
-        let asked = transaction.steps.list().iter().filter_map(|step| match step.progress {
-            Progress::Asked { at, .. } => Some(at),
+        let requested = transaction.steps.list().iter().filter_map(|step| match step.progress {
+            Progress::Requested { at, .. } => Some(at),
             _ => None,
         });
-        asked.min().map(|at| at + self.options.read_timeout)
+        requested.min().map(|at| at + self.options.read_timeout)
     }
 
     /// Asks the next replica where one has not answered in time.
     pub(super) fn ask_again(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         for index in 0..transaction.steps.list().len() {
-            let Progress::Asked { at, .. } = transaction.steps.list()[index].progress else { continue };
+            let Progress::Requested { at, .. } = transaction.steps.list()[index].progress else { continue };
             if at + self.options.read_timeout <= step.now.instant {
                 self.ask(&mut transaction, index, step);
             }
@@ -143,7 +143,7 @@ impl Coordinator {
         let (mut taken, mut clear) = (0, true);
         for (index, evaluation) in answers {
             let executing = matches!(transaction.phase, Phase::Executing);
-            if executing && transaction.steps.is_asked(index as usize, shard) {
+            if executing && transaction.steps.is_requested(index as usize, shard) {
                 clear &= !evaluation.pending && evaluation.expiry.is_none();
                 transaction.steps.take(index as usize, evaluation.into());
                 taken += 1;
@@ -167,9 +167,9 @@ impl Coordinator {
         step: &mut Step<'_, '_>,
     ) {
         let Some(mut transaction) = self.take(number) else { return };
-        let asked = matches!(transaction.phase, Phase::Executing)
-            && transaction.steps.is_asked(index as usize, shard);
-        if !asked {
+        let expected = matches!(transaction.phase, Phase::Executing)
+            && transaction.steps.is_requested(index as usize, shard);
+        if !expected {
             return self.keep(transaction, step);
         }
         transaction.steps.take_look(index as usize, look, self.topology.shards.len() as u16);
@@ -218,8 +218,8 @@ impl Coordinator {
             return self.keep(transaction, step);
         };
         let members = 0..self.topology.replicas(shard).len();
-        let others: SmallVec<[usize; 8]> = members.filter(|member| !read.asked.contains(member)).collect();
-        read.asked.extend(others.iter().copied());
+        let others: SmallVec<[usize; 8]> = members.filter(|member| !read.queried.contains(member)).collect();
+        read.queried.extend(others.iter().copied());
         if !others.is_empty() {
             read.since = step.now.instant;
         }
@@ -233,10 +233,10 @@ impl Coordinator {
         let latest = read.since + self.options.read_timeout;
         let Some(shard) = transaction.steps.list().first().map(|step| step.call.shard) else { return latest };
         let members = self.topology.replicas(shard).len();
-        if read.answers.len() < quorum(members) && read.asked.len() == members {
+        if read.answers.len() < quorum(members) && read.queried.len() == members {
             return latest;
         }
-        let missing = read.asked.iter().filter(|member| !read.answers.contains_key(member));
+        let missing = read.queried.iter().filter(|member| !read.answers.contains_key(member));
         let longest = self.options.fast_timeout;
         let expected =
             missing.map(|member| self.protocol.replicas.expected_until(shard, *member, read.since, longest));
@@ -247,7 +247,7 @@ impl Coordinator {
     pub(super) fn on_quorum_read_timer(&mut self, transaction: Transaction, step: &mut Step<'_, '_>) {
         let Phase::QuorumRead(read) = &transaction.phase else { return self.keep(transaction, step) };
         let shard = transaction.steps.list().first().map_or(0, |step| step.call.shard);
-        if read.asked.len() < self.topology.replicas(shard).len() {
+        if read.queried.len() < self.topology.replicas(shard).len() {
             self.read_of_others(transaction, step)
         } else {
             self.fall_back(transaction, step)

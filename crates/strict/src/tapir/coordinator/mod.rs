@@ -345,7 +345,7 @@ impl Coordinator {
 
     fn send_ir(&mut self, shard: u16, message: &IrMessage, step: &mut Step<'_, '_>) {
         for (member, replica) in self.topology.replicas(shard).iter().enumerate() {
-            self.protocol.replicas.asked(shard, member, step.now.instant);
+            self.protocol.replicas.queried(shard, member, step.now.instant);
             step.out.send(*replica, Message::Ir { message: message.clone() });
         }
     }
@@ -357,7 +357,7 @@ impl Coordinator {
         (!members.is_empty()).then(|| members[tries as usize % members.len()])
     }
 
-    /// The replicas of a shard, in the order in which they are asked.
+    /// The replicas of a shard, in the order in which the coordinator queries them.
     fn by_distance(&self, shard: u16, now: Instant) -> SmallVec<[usize; 8]> {
         let replicas = self.topology.replicas(shard);
         let preferred =
@@ -379,7 +379,7 @@ impl Coordinator {
     /// Whom a question goes to that f+1 replicas of a shard answer together: to the f+1 closest, or to all of them
     /// where these have disagreed lately, so that no second round trip is needed. One that has answered already is one
     /// of them.
-    fn first_asked(
+    fn first_queried(
         &self,
         shard: u16,
         answered: Option<usize>,

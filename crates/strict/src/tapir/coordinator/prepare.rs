@@ -17,7 +17,7 @@ use types::{Instant, Timestamp, TransactionId, WallTime};
 const MICROS: u64 = 1000;
 /// How many timestamps are tried for one evaluation.
 const ATTEMPTS: u32 = 8;
-/// From the third attempt on the n-th one exceeds the timestamp that it was told by 2^(n-1) times this.
+/// From the third attempt on the n-th one exceeds the timestamp that replicas proposed by 2^(n-1) times this.
 const LEAP: Duration = Duration::from_micros(250);
 /// The backoff doubles so often, and halves from then on.
 const DOUBLINGS: u32 = 2;
@@ -27,11 +27,11 @@ const RESERVED: u32 = 2;
 /// The same of one that changes something: such ones refuse each other as well, and one of them goes on.
 const RESERVED_WRITING: u32 = 6;
 /// For so many times what the shortest of its runs took, and the bounds of that.
-const KEPT_RUNS: u32 = 8;
+const RESERVED_RUNS: u32 = 8;
 /// A run that waits for nobody takes at most so many times as long as its Prepare.
 const PREPARES: u32 = 4;
-const LEAST_KEPT: Duration = Duration::from_millis(20);
-const MOST_KEPT: Duration = Duration::from_secs(2);
+const LEAST_RESERVED: Duration = Duration::from_millis(20);
+const MOST_RESERVED: Duration = Duration::from_secs(2);
 
 /// A replica's reply to Prepare.
 pub(super) struct Reply {
@@ -83,14 +83,14 @@ impl Coordinator {
             shards,
             sent_at: now,
             resend_at: now + self.options.resend_every,
-            keep: self.kept(&transaction),
+            keep: self.reservation_time(&transaction),
             conflict: None,
         });
         self.propose(&transaction, step);
         self.keep(transaction, step);
     }
 
-    /// A timestamp above everything observed and everything that replicas asked for (Corrections 2).
+    /// A timestamp above everything observed and every timestamp that replicas proposed (Corrections 2).
     fn timestamp_above(&mut self, floor: Timestamp, step: &Step<'_, '_>) -> Timestamp {
         self.protocol.clock.recover(floor);
         self.protocol.tick(step.now.wall)
@@ -208,25 +208,25 @@ impl Coordinator {
         if tally.succeeded().is_some() || tally.finalizing().is_some() || !tally.may_choose() {
             return None;
         }
-        let (asked, longest) = (preparing.sent_at, self.options.fast_timeout);
-        let quorum_at = votes.quorum_at.unwrap_or(asked);
+        let (sent_at, longest) = (preparing.sent_at, self.options.fast_timeout);
+        let quorum_at = votes.quorum_at.unwrap_or(sent_at);
         let members = self.topology.replicas(shard).len();
         if may_be_believed(tally, members) {
             // Of a far one that may be what a transaction needs at every try.
             let missing =
                 (0..members).filter(|member| tally.results().all(|(replied, ..)| replied != *member));
             let until = |member| {
-                self.protocol.replicas.expected_until(shard, member, asked, self.options.resend_every)
+                self.protocol.replicas.expected_until(shard, member, sent_at, self.options.resend_every)
             };
-            return missing.map(until).chain([asked + self.options.resend_every]).max();
+            return missing.map(until).chain([sent_at + self.options.resend_every]).max();
         }
         let until =
-            |member| self.protocol.replicas.vote_awaited_until((shard, member), asked, quorum_at, longest);
+            |member| self.protocol.replicas.vote_awaited_until((shard, member), sent_at, quorum_at, longest);
         let until = tally.fast_until(until).unwrap_or(quorum_at);
         // Under contention the other replicas may let it wait for a transaction that waits for it at another shard.
         let hot = |key: &[u8]| self.protocol.hot.is_hot(key, quorum_at);
         let disputed = votes.part.invocations.iter().any(|invoked| hot(&invoked.key));
-        Some(if disputed { until.min(quorum_at + (quorum_at - asked)) } else { until })
+        Some(if disputed { until.min(quorum_at + (quorum_at - sent_at)) } else { until })
     }
 
     /// Looks at the votes: chooses where the slow path is due, and decides when every shard has succeeded or one
@@ -351,7 +351,7 @@ impl Coordinator {
         self.reply_results(transaction, step);
     }
 
-    /// A refusal has succeeded in IR, or a replica told that the transaction was aborted.
+    /// A refusal has succeeded in IR, or a replica reported that the transaction was aborted.
     pub(super) fn abort(&mut self, mut transaction: Transaction, step: &mut Step<'_, '_>) {
         let phase = std::mem::replace(&mut transaction.phase, Phase::Executing);
         let Phase::Preparing(preparing) = phase else { return self.keep(transaction, step) };
@@ -361,7 +361,7 @@ impl Coordinator {
         self.settle((transaction.id, preparing.born), attempt, decisions, step);
         let is_interactive = matches!(transaction.purpose, Purpose::Interactive { .. });
         if is_interactive && transaction.steps.reopen_unread(&self.expiring) {
-            // Its client was told nothing of these steps; the other ones stay as it was told.
+            // Its client knows no result of these steps; the other results stay as the client got them.
             self.renumber(&mut transaction);
             return self.advance(transaction, step);
         }
@@ -369,7 +369,7 @@ impl Coordinator {
         self.refuse(transaction, &conflict, step);
     }
 
-    /// The transaction had no effect: it runs again, or the caller is told.
+    /// The transaction had no effect: the coordinator retries it, or replies CONFLICT.
     pub(super) fn refuse(
         &mut self,
         mut transaction: Transaction,
@@ -412,7 +412,7 @@ impl Coordinator {
         let run = self.unhindered(transaction).max(self.options.backoff);
         let lost = transaction.retries;
         let doublings = match lost.saturating_sub(1) {
-            _ if !self.kept(transaction).is_zero() => 0,
+            _ if !self.reservation_time(transaction).is_zero() => 0,
             before if before <= DOUBLINGS => before,
             before => (2 * DOUBLINGS).saturating_sub(before),
         };
@@ -421,9 +421,10 @@ impl Coordinator {
         Duration::from_micros(step.random.u64(0..=window.as_micros() as u64))
     }
 
-    /// For how long replicas are asked to keep what a transaction touches for it: some times what a run takes, from its
-    /// Prepare until that of its next run. One that observes nothing needs no such thing: what it did is never old.
-    fn kept(&self, transaction: &Transaction) -> Duration {
+    /// For how long replicas reserve the keys of a transaction: a multiple of the time of one run, from its Prepare
+    /// until the Prepare of the next run. A transaction that observes nothing needs no reservation: no write makes it
+    /// out of date.
+    fn reservation_time(&self, transaction: &Transaction) -> Duration {
         let observes = || transaction.steps.invocations().any(|(_, invoked)| invoked.observed.is_some());
         let enough = if transaction.steps.is_read_only() { RESERVED } else { RESERVED_WRITING };
         let observes = !transaction.watches.is_empty() || transaction.steps.has_keyset() || observes();
@@ -432,7 +433,7 @@ impl Coordinator {
         }
         let run = self.unhindered(transaction);
         let away = transaction.lost.and_then(|lost| lost.shortest_think_time).unwrap_or_default();
-        ((run + away) * KEPT_RUNS).clamp(LEAST_KEPT, MOST_KEPT)
+        ((run + away) * RESERVED_RUNS).clamp(LEAST_RESERVED, MOST_RESERVED)
     }
 
     /// What of a transaction's runs is not waiting for others, at most.

@@ -64,7 +64,7 @@ impl Replicas {
     }
 
     /// A question was sent that the replica answers at once.
-    pub(super) fn asked(&mut self, shard: u16, member: usize, now: Instant) {
+    pub(super) fn queried(&mut self, shard: u16, member: usize, now: Instant) {
         self.replicas.entry((shard, member)).or_default().silent_since.get_or_insert(now);
     }
 
@@ -100,16 +100,16 @@ impl Replicas {
         vote.map_or(longest, usual)
     }
 
-    /// Until when an answer to a question of the moment `asked` is expected.
+    /// Until when the coordinator expects an answer to a query sent at `queried_at`.
     pub(super) fn expected_until(
         &self,
         shard: u16,
         member: usize,
-        asked: Instant,
+        queried_at: Instant,
         longest: Duration,
     ) -> Instant {
         let silent_since = self.replicas.get(&(shard, member)).and_then(|replica| replica.silent_since);
-        silent_since.unwrap_or(asked).min(asked) + self.patience(shard, member, longest)
+        silent_since.unwrap_or(queried_at).min(queried_at) + self.patience(shard, member, longest)
     }
 
     /// Until when a missing vote is worth waiting for, f+1 votes having come at `quorum_at`: as long as it is
@@ -119,15 +119,15 @@ impl Replicas {
     pub(super) fn vote_awaited_until(
         &self,
         (shard, member): (u16, usize),
-        asked: Instant,
+        queried_at: Instant,
         quorum_at: Instant,
         longest: Duration,
     ) -> Instant {
         let slow_path = self.quorums.get(&shard).map_or(longest, |quorum| quorum.mean + LEAST_PATIENCE);
         let vote = self.replicas.get(&(shard, member)).and_then(|replica| replica.vote);
         match vote {
-            Some(vote) if asked + vote.mean > quorum_at + slow_path + vote.deviation => quorum_at,
-            _ => self.expected_until(shard, member, asked, longest),
+            Some(vote) if queried_at + vote.mean > quorum_at + slow_path + vote.deviation => quorum_at,
+            _ => self.expected_until(shard, member, queried_at, longest),
         }
     }
 

@@ -89,7 +89,7 @@ impl Coordinator {
         }
     }
 
-    /// A shard has other replicas: all of them are told.
+    /// A shard has other replicas: the coordinator sends the outcome to all of them.
     pub(super) fn settle_anew(&mut self, shard: u16, step: &mut Step<'_, '_>) {
         let members: Members = (0..self.topology.replicas(shard).len()).collect();
         let mut settlements = std::mem::take(&mut self.protocol.settlements);

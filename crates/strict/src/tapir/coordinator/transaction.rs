@@ -47,9 +47,9 @@ pub struct Own {
 /// The answers to a quorum read, by replica, with their views.
 #[derive(Debug)]
 pub struct QuorumRead {
-    /// When replicas were asked last.
+    /// When the coordinator last queried replicas.
     pub since: Instant,
-    pub asked: SmallVec<[usize; 8]>,
+    pub queried: SmallVec<[usize; 8]>,
     pub answers: BTreeMap<usize, (u64, Evaluation)>,
 }
 
@@ -61,7 +61,7 @@ pub struct OneReplicaRead {
     pub member: usize,
     /// The replica's view then.
     pub view: u64,
-    /// How many steps that were. The transaction may have asked for more since.
+    /// The number of those steps. The transaction may have requested more since.
     pub steps: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct Preparing {
     pub resend_at: Instant,
     /// For how long replicas keep what it touches for it if it is refused.
     pub keep: Duration,
-    /// An abort was told by a replica, or chosen and confirmed; which key and why.
+    /// A replica reported an abort, or an abort was chosen and confirmed; which key and why.
     pub conflict: Option<Conflict>,
 }
 

@@ -1,7 +1,7 @@
 //! The duration of a Prepare without waiting: the minimum of a recent window.
 //!
 //! How long a transaction's own runs take says little where it is refused again and again: they contain the waiting for
-//! others. Were keys kept for as many times that, those who wait for them would take longer in turn, and so on.
+//! others. If a reservation lasted a multiple of that, those who wait for it would take longer in turn, and so on.
 
 use std::time::Duration;
 use types::Instant;

@@ -17,8 +17,8 @@
 //! of that key, if it existed. An own effect that overwrites leaves nothing that others could matter to.
 //!
 //! Stamps are stricter: a look is stamped above every effect that may create or remove a key and that some replica
-//! judged before it, and the other way round, so that the order of stamps still is that of decisions. That is asked of
-//! a first vote only: in a new view a look that may have succeeded has to stay, though effects were accepted since.
+//! judged before it, and the other way round, so that the order of stamps still is that of decisions. This holds for a
+//! first vote only: in a new view a look that may have succeeded has to stay, though effects were accepted since.
 //!
 //! # FLUSHDB
 //! One deletion of every key, at one stamp: a tombstone for the range of all keys. It conflicts with everything
@@ -121,17 +121,17 @@ impl Keyset {
         self.looked = self.looked.split_off(&horizon);
     }
 
-    pub fn told(&self) -> KeysetStamps {
+    pub fn stamps(&self) -> KeysetStamps {
         let flushes = self.flushes.iter().copied().collect();
         let looked = self.looked.iter().map(|(stamp, observed)| (*stamp, observed.clone())).collect();
         KeysetStamps { flushes, flushed: self.flushed, looked, newest: self.newest }
     }
 
-    pub fn take(&mut self, told: KeysetStamps) {
-        self.flushes.extend(told.flushes);
-        self.flushed = self.flushed.max(told.flushed);
-        self.looked.extend(told.looked);
-        self.newest = self.newest.max(told.newest);
+    pub fn take(&mut self, stamps: KeysetStamps) {
+        self.flushes.extend(stamps.flushes);
+        self.flushed = self.flushed.max(stamps.flushed);
+        self.looked.extend(stamps.looked);
+        self.newest = self.newest.max(stamps.newest);
     }
 }
 
@@ -163,7 +163,7 @@ impl Shard {
         })
     }
 
-    /// True if every effect that a look saw is here, and can still be told from others.
+    /// True if every effect that a look saw is here, and distinct from others.
     fn holds_all_of(&self, observed: &Observed) -> bool {
         let base = observed.base();
         if base < self.horizon() || base > self.keyset_base() {
@@ -174,7 +174,7 @@ impl Shard {
     }
 
     /// True if what a look saw of a key stays true whatever the effect finds there; see the module. `takes`: the
-    /// looking transaction takes from the key itself. Asked only where everything that the look saw is here.
+    /// looking transaction takes from the key itself. Called only where everything that the look saw is here.
     fn keeps(&mut self, observed: &Observed, takes: bool, key: &[u8], effect: &Effect<'_>) -> bool {
         if observed.base() < self.horizon() {
             return false;
@@ -243,8 +243,8 @@ impl Shard {
             .filter_map(|(key, other, effect)| Some((key, *other, effect.as_ref()?, Verdict::Abstain)));
         for (key, other, effect, conflict) in committed.chain(prepared) {
             let Ok(effect) = Effect::decode(&mut Reader::new(effect)) else { return Verdict::Abort };
-            let kept = complete && self.keeps(observed, part.takes_from(key), key, &effect);
-            worst = worst.max(if kept { self.keyset.after(stamp, other) } else { conflict });
+            let preserved = complete && self.keeps(observed, part.takes_from(key), key, &effect);
+            worst = worst.max(if preserved { self.keyset.after(stamp, other) } else { conflict });
         }
         worst
     }
@@ -307,10 +307,10 @@ impl Shard {
         let looks: Vec<(Stamp, Observed)> = unaware.map(|(at, observed)| (at, observed.clone())).collect();
         let mut worst = Verdict::Ok;
         for (at, observed) in looks {
-            let kept = self.keyset.again
+            let preserved = self.keyset.again
                 && self.holds_all_of(&observed)
                 && self.keeps(&observed, self.has_taken(at, key), key, effect);
-            worst = worst.max(if kept { Verdict::Ok } else { above(stamp, at) });
+            worst = worst.max(if preserved { Verdict::Ok } else { above(stamp, at) });
         }
         worst
     }
@@ -328,8 +328,8 @@ impl Shard {
         }
         let mut worst = Verdict::Ok;
         for (at, complete, takes, observed) in looks {
-            let kept = complete && self.keeps(&observed, takes, key, effect);
-            worst = worst.max(if kept { self.keyset.after(stamp, at) } else { Verdict::Abstain });
+            let preserved = complete && self.keeps(&observed, takes, key, effect);
+            worst = worst.max(if preserved { self.keyset.after(stamp, at) } else { Verdict::Abstain });
         }
         worst
     }

@@ -16,7 +16,7 @@ pub enum KeyUse {
     Commit,
 }
 
-/// So many keys are asked for at once without an allocation.
+/// So many keys fit without an allocation.
 pub type KeyUses<'k> = SmallVec<[(KeyUse, &'k [u8]); 64]>;
 
 impl Shard {

@@ -59,11 +59,11 @@ impl World {
         let going = |place: &usize| !self.scripts[*place].over && self.scripts[*place].blocked_at.is_none();
         let go = (0..self.scripts.len()).filter(going).map(Event::Go);
         // What one shard is told it hears in order.
-        let told = |shard: usize| {
+        let notified = |shard: usize| {
             let to = move |event: &&Event| matches!(event, Event::SingleResult { shard: other, .. } if *other == shard);
             self.under_way.iter().find(to).copied()
         };
-        go.chain(told(0)).chain(told(1)).collect()
+        go.chain(notified(0)).chain(notified(1)).collect()
     }
 
     fn perform(&mut self, event: Event) {
