@@ -30,7 +30,7 @@ impl Copied for Node {
         }
     }
 
-    /// Reads see everything that any client of the region was told of before; a partition that lost records learns
+    /// Reads see everything that any client of the region has read before; a partition that lost records learns
     /// everything that its peers have heard.
     fn asks_leader(message: &Message) -> bool {
         matches!(message, Message::Get { .. } | Message::HoldingsQuery { .. } | Message::Ask { .. })

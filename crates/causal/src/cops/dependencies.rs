@@ -190,22 +190,23 @@ impl RetainedDependencies {
         (first, after): (List, Timestamp),
     ) -> impl Iterator<Item = (List, Timestamp, Timestamp)> + '_ {
         self.from.range(first..).flat_map(move |(list, from)| {
-            let told = if *list == first { from.partition_point(|(place, _)| *place <= after) } else { 0 };
-            from.range(told..).map(|(place, on)| (*list, *place, *on))
+            let first_later =
+                if *list == first { from.partition_point(|(place, _)| *place <= after) } else { 0 };
+            from.range(first_later..).map(|(place, on)| (*list, *place, *on))
         })
     }
 }
 
 /// A context as a client gets it.
 pub(super) fn tell(context: &Context) -> Vec<u8> {
-    let mut told = vec![VERSION];
-    context.encode(&mut told);
-    told
+    let mut encoded = vec![VERSION];
+    context.encode(&mut encoded);
+    encoded
 }
 
 /// The context that this tells.
-pub(super) fn read(told: &[u8]) -> Option<Context> {
-    let mut input = types::Reader::new(told.strip_prefix(&[VERSION])?);
+pub(super) fn read(encoded: &[u8]) -> Option<Context> {
+    let mut input = types::Reader::new(encoded.strip_prefix(&[VERSION])?);
     Context::decode(&mut input).ok().filter(|_| input.is_empty())
 }
 
@@ -231,7 +232,7 @@ mod tests {
     }
 
     /// Figure 6, each key on a partition of its own: t2 and v6 were read, and v6 depends on t2 and u1; then z4 is written. Only
-    /// v6 is checked; all of them are kept in COPS-GT.
+    /// v6 is checked; COPS-GT retains all of them.
     #[test]
     fn figure_6_what_is_written_is_nearer_than_all_before_it() {
         let (t, u, v, z) = (1, 2, 3, 4);

@@ -1,5 +1,5 @@
-//! Handlers of conflicts (COPS-CD, section 5.3): the application's rule for concurrent values of a key, kept with the keyspace.
-//! What runs it is outside of this crate.
+//! Handlers of conflicts (COPS-CD, section 5.3): the application's rule for concurrent values of a key, an option of
+//! the keyspace. Another crate runs the handler.
 //!
 //! It is called where such a key is read, not where a write arrives: nothing that it returns is a version, so there is nothing
 //! that regions could name differently (Corrections 50). Every region that has the same values reads the same, if the handler
@@ -77,17 +77,17 @@ pub fn check_laws(handler: &dyn Handler) -> Result<(), String> {
             Err(reason) => failure = failure.or_else(|| Some(reason.clone())),
         }
         let [at, bt, ct] = drawn.each_ref().map(|value| format!("'{value}'"));
-        let told = (format!("merge({at}, {bt})"), both.clone());
+        let merged_once = (format!("merge({at}, {bt})"), both.clone());
         let left = both.clone().and_then(|merged| merge(&merged, c));
         let right = merge(b, c).and_then(|merged| merge(a, &merged));
         let again = both.and_then(|merged| merge(&merged, b));
-        compare("commutative", told.clone(), (format!("merge({bt}, {at})"), merge(b, a)))?;
+        compare("commutative", merged_once.clone(), (format!("merge({bt}, {at})"), merge(b, a)))?;
         compare(
             "associative",
             (format!("merge(merge({at}, {bt}), {ct})"), left),
             (format!("merge({at}, merge({bt}, {ct}))"), right),
         )?;
-        compare("idempotent", (format!("merge(merge({at}, {bt}), {bt})"), again), told)?;
+        compare("idempotent", (format!("merge(merge({at}, {bt}), {bt})"), again), merged_once)?;
     }
     match failure.filter(|_| !done) {
         Some(reason) => Err(format!("it failed on all values that it was tried on: {reason}")),
@@ -102,14 +102,14 @@ fn compare(law: &str, (one, first): Side, (other, second): Side) -> Result<(), S
     if first.as_ref().ok() == second.as_ref().ok() {
         return Ok(());
     }
-    let told = |side: Result<Vec<u8>, String>| match side {
+    let shown = |side: Result<Vec<u8>, String>| match side {
         Ok(value) => format!("'{}'", String::from_utf8_lossy(&value)),
         Err(reason) => format!("an error ({reason})"),
     };
     Err(format!(
         "it is not {law}, so regions would read different values: {one} is {}, {other} is {}",
-        told(first),
-        told(second)
+        shown(first),
+        shown(second)
     ))
 }
 

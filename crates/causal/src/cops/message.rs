@@ -43,7 +43,7 @@ pub enum Message {
         id: TransactionId,
         /// All of the coordinator's puts at this partition with lower numbers have ended.
         settled: u64,
-        /// The partition's life that the coordinator had heard of when it first asked (Corrections 67).
+        /// The partition's life that the coordinator knew at its first request (Corrections 67).
         life: Incarnation,
         /// What other regions check before they write it.
         nearest: Dependencies,
@@ -118,7 +118,7 @@ pub enum Message {
     },
     /// The answer to `HoldingsQuery`. What an equivalent names stays to be given for a while.
     HoldingsReply {
-        /// the state transfer that asked: what was said to an earlier one, also of an earlier life, may be less.
+        /// the state transfer that requested it: an answer to an earlier one, also of an earlier life, may hold less.
         state_transfer: u64,
         /// Everything of each region up to here is written.
         written: Entries,
@@ -222,7 +222,7 @@ pub enum GetOutcome {
         /// What was read.
         got: Got,
     },
-    /// The state that was asked for has been collected: the request begins again (Corrections 46).
+    /// The requested state has been collected: the request begins again (Corrections 46).
     VersionGone,
     /// The partition cannot serve.
     Refused {
@@ -261,7 +261,7 @@ pub enum PutOutcome {
         /// Why.
         error: Error,
     },
-    /// The partition lost records since the coordinator first asked: it does not know what it did before.
+    /// The partition lost records since the coordinator's first request: it does not know what it did before.
     Forgotten {
         /// If it was written, its version is at most this; `None` while that is not known.
         up_to: Option<Timestamp>,

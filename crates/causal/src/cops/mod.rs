@@ -22,7 +22,8 @@
 //!   time has come to it (Corrections 45).
 //! - A version waits only for versions with lower Lamport times, so no two wait for one another.
 //! - What a version depends on was written before it in every region; so what is visible in a region is causally closed.
-//! - What a partition answers leaves behind its log: nothing that was told is lost with a crash that keeps the log.
+//! - A partition's answer leaves after its record is logged: a crash that leaves the log intact loses nothing that was
+//!   answered.
 //! - An effect has observed of each region what its primary had written when it was evaluated (Corrections 75), and
 //!   depends on the versions of its key there unless it replaces the key.
 //!

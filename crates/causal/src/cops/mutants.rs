@@ -21,7 +21,7 @@ pub enum Mutant {
     LeaseIgnored,
     /// A session goes on without its context while the outcome of its put is not known (Corrections 49).
     ContextCleared,
-    /// A put that is asked for again is written again (Corrections 49).
+    /// A repeated put is written again (Corrections 49).
     WrittenTwice,
     /// A session goes on at once with a context that it is given.
     ContextIgnored,

@@ -31,7 +31,7 @@ pub enum Record<'a> {
     Common(stable::Record<'a, Entries>),
 }
 
-/// A partition that lost records does not know any more which puts it was asked for before.
+/// A partition that lost records does not know any more which puts it received before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fence {
     /// The life in which it began to remember again.

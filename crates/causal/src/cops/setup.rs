@@ -22,8 +22,8 @@ pub struct Options {
     pub retry_after: Duration,
     /// After how long a coordinator gives a request up.
     pub give_up_after: Duration,
-    /// For how long versions are kept for the second round of a get transaction: the paper's `trans_time`. One that takes longer
-    /// begins again (Corrections 46).
+    /// For how long partitions retain versions for the second round of a get transaction: the paper's `trans_time`. A
+    /// transaction that takes longer begins again (Corrections 46).
     pub lease: Duration,
     /// How far beyond the time that it tells a partition promises, in its log, not to stamp after a restart.
     pub promise: Duration,
@@ -46,7 +46,7 @@ pub struct Options {
     pub piece_bytes: usize,
     /// For how long who gives keeps what a silent taker may still ask for, and who takes waits for the next piece.
     pub transfer_patience: Duration,
-    /// True if a partition is kept by several processes of its region.
+    /// True if a partition has copies in several processes of its region.
     pub copied: bool,
     /// True if coordinators shall claim what their requests saw and did, for checkers.
     pub claims: bool,

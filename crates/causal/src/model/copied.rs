@@ -1,4 +1,4 @@
-//! What a process is told of partitions that several processes of a region keep, as groups of copies.
+//! What configures partitions that several processes of a region hold, as groups of copies.
 
 use super::hosting::{EvictionTracker, HostedNode, NodeFactory, factory};
 use super::options::Options;

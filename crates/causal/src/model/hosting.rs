@@ -199,7 +199,7 @@ pub(super) struct EvictionTracker {
 
 /// Regions that are gone for good, and the instances here that have not heard of it.
 pub(super) struct Eviction<M> {
-    /// What they are told.
+    /// The message to them.
     pub(super) message: M,
     /// The coordinator, which may be the only instance of its region that is up.
     pub(super) coordinator: bool,

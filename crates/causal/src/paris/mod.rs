@@ -3,8 +3,8 @@
 //!
 //! # Guarantee
 //! A transaction reads a causal snapshot that every region has installed, and its session's own writes; its effects
-//! become visible together, everywhere; all replicas of a partition apply the same effects in the same order. Each
-//! partition is kept in some of the regions; any region reads and writes all of them.
+//! become visible together, everywhere; all replicas of a partition apply the same effects in the same order. Some of
+//! the regions hold each partition; any region reads and writes all of them.
 //!
 //! # Flow
 //! ```text
@@ -32,8 +32,9 @@
 //! - [`Universal`] is the whole isolation rule: `ut <= ust`.
 //! - Everything up to a universal stable time that anybody knows is installed at every replica, and nobody places
 //!   anything at or below it any more (Corrections 20 and 21).
-//! - A participant is who was asked to prepare; the decision is a record at the first written one (Corrections 73).
-//! - The oldest snapshot in use is the minimum over all regions, since any of them may be asked about it.
+//! - A participant is a replica that received Prepare; the decision is a record at the first written one (Corrections
+//!   73).
+//! - The oldest snapshot in use is the minimum over all regions, since a read of it may go to any of them.
 
 pub use crate::stable::{
     KeyEffects, Mutant, Mutants, Options, RegionTopology, Scope, Stamp, Timer, Times, Topology, Vote,
@@ -52,7 +53,7 @@ impl Rule for Stable {
 }
 
 /// A universal stable time, and the snapshot that it gives: all that every replica, in every region, has installed
-/// (PaRiS, section 5.3.2). So any of them can be asked about it, and none has to wait.
+/// (PaRiS, section 5.3.2). So a read of it can go to any of them, and none has to wait.
 pub type Universal = OneTime<Stable>;
 
 /// A node of a keyspace.

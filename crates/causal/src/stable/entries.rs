@@ -100,7 +100,7 @@ impl Depends for Entries {
 /// How `rest` is encoded, next to the number of regions.
 const REST_ZERO: u8 = 0;
 const REST_MAX: u8 = 1;
-const REST_TOLD: u8 = 2;
+const REST_LISTED: u8 = 2;
 const REST_SHIFT: u32 = 6;
 
 impl Wire for Entries {
@@ -108,11 +108,11 @@ impl Wire for Entries {
         let rest = match self.rest {
             Timestamp::ZERO => REST_ZERO,
             Timestamp::MAX => REST_MAX,
-            _ => REST_TOLD,
+            _ => REST_LISTED,
         };
         out.push(self.named | rest << REST_SHIFT);
         self.entries[..usize::from(self.named)].iter().for_each(|at| at.encode(out));
-        if rest == REST_TOLD {
+        if rest == REST_LISTED {
             self.rest.encode(out);
         }
     }
@@ -130,7 +130,7 @@ impl Wire for Entries {
         entries.rest = match first >> REST_SHIFT {
             REST_ZERO => Timestamp::ZERO,
             REST_MAX => Timestamp::MAX,
-            REST_TOLD => Wire::decode(input)?,
+            REST_LISTED => Wire::decode(input)?,
             _ => return Err(Malformed("vector")),
         };
         Ok(entries)

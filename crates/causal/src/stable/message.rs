@@ -196,7 +196,7 @@ pub enum Message<S: Times> {
         /// Its giver's horizon. If it has moved, the transfer begins again.
         horizon: Timestamp,
     },
-    /// Replica to a peer: what you lack of my transactions is no longer kept for you; take my state.
+    /// Replica to a peer: I no longer retain the transactions that you lack; take my state.
     TransferRequired,
     /// A decider that lost records to the other partitions of its region: "do you know what became of it?" Whoever
     /// has only prepared it takes no decision from anybody else any more.

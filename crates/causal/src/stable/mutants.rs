@@ -73,7 +73,8 @@ pub enum Mutant {
     RemoteNotBelowLocal,
     /// Of two effects at one time each replica performs its own first, whatever their ids (Corrections 31).
     OwnFirstAtATie,
-    /// The other regions are told the time only when nothing that has committed waits to be applied (Corrections 32).
+    /// Partitions send the other regions the time only when nothing that has committed waits to be applied
+    /// (Corrections 32).
     HeartbeatWhenIdle,
     /// An effect vouches for its place to those that receive it, although another one may share that (Corrections 32).
     EffectsVouch,

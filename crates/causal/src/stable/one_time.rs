@@ -14,7 +14,8 @@ const NOBODY: u16 = u16::MAX;
 
 /// What distinguishes protocols with one time.
 pub trait Rule: Copy + Debug + Default + Ord + Send + 'static {
-    /// A snapshot is as fresh as its coordinator. What is stable everywhere is only asked for to know what may be forgotten.
+    /// A snapshot is as fresh as its coordinator. Partitions use what is stable everywhere only to know what they may
+    /// forget.
     const FRESH: bool;
     /// A stamp tells the snapshot that its effects were chosen on: see [`Times::MERGES`].
     const MERGES: bool;

@@ -123,7 +123,7 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// How many.
         count: u64,
     },
-    /// Of a checkpoint: what was placed up to here and some region may lack is no longer kept for it.
+    /// Of a checkpoint: the partition no longer retains what was placed up to here and some region may lack.
     Dropped {
         /// Up to where.
         until: Timestamp,

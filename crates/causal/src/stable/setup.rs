@@ -181,7 +181,7 @@ pub struct Options {
     pub declare_after: Duration,
     /// After how long without a decision a participant asks the decider, and the decider aborts.
     pub doubt_after: Duration,
-    /// How long the snapshots of a silent coordinator are kept readable.
+    /// How long partitions retain the snapshots of a silent coordinator.
     pub lease: Duration,
     /// How long an interactive transaction may stay open, and how long a watch holds.
     pub open_for: Duration,

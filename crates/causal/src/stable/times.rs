@@ -14,8 +14,8 @@ pub trait Times: Lattice + Wire + Debug + Default + PartialEq + Send + 'static {
     /// The dependencies of a stamp's effects, in addition to their place.
     type Depends: Depends;
 
-    /// True if what is stable is so in all regions, which any of them may then be asked about: transactions have parts
-    /// in several regions. Otherwise what is stable is so in a region, which holds every partition.
+    /// True if what is stable is so in all regions, and a read may then go to any of them: transactions have parts in
+    /// several regions. Otherwise what is stable is so in a region, which holds every partition.
     const UNIVERSAL: bool;
 
     /// True if what is stable is so in all regions: the roots of their stabilization trees exchange what they have found.

@@ -46,23 +46,23 @@ impl Token {
 
     /// The token as a client gets it.
     pub(super) fn seal(&self, topology: &Topology) -> String {
-        let mut told = vec![VERSION];
-        self.encode(&mut told);
-        seal(told, topology)
+        let mut encoded = vec![VERSION];
+        self.encode(&mut encoded);
+        seal(encoded, topology)
     }
 
     /// The token of this text, unless it is another keyspace's, another cluster's, or nobody's.
     pub(super) fn open(text: &[u8], topology: &Topology) -> Option<Token> {
-        let told = open(text, topology)?;
-        let mut input = Reader::new(told.strip_prefix(&[VERSION])?);
+        let encoded = open(text, topology)?;
+        let mut input = Reader::new(encoded.strip_prefix(&[VERSION])?);
         Token::decode(&mut input).ok().filter(|_| input.is_empty())
     }
 }
 
 /// What a token tells, as a client gets it: in words that only nodes of the cluster can write.
-pub(crate) fn seal(mut told: Vec<u8>, topology: &Topology) -> String {
-    told.extend(authentication(topology.seed, topology.keyspace, &told).to_be_bytes());
-    told.iter().fold(String::with_capacity(2 * told.len()), |mut text, byte| {
+pub(crate) fn seal(mut encoded: Vec<u8>, topology: &Topology) -> String {
+    encoded.extend(authentication(topology.seed, topology.keyspace, &encoded).to_be_bytes());
+    encoded.iter().fold(String::with_capacity(2 * encoded.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -73,9 +73,9 @@ pub(crate) fn open(text: &[u8], topology: &Topology) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
     let bytes: Vec<u8> = text.chunks(2).map(byte).collect::<Option<_>>()?;
-    let (told, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG_BYTES)?)?;
-    let is_ours = authentication(topology.seed, topology.keyspace, told).to_be_bytes() == *tag;
-    is_ours.then(|| told.to_vec())
+    let (encoded, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG_BYTES)?)?;
+    let is_ours = authentication(topology.seed, topology.keyspace, encoded).to_be_bytes() == *tag;
+    is_ours.then(|| encoded.to_vec())
 }
 
 fn authentication(seed: HashSeed, keyspace: KeyspaceId, bytes: &[u8]) -> u64 {

@@ -17,7 +17,7 @@ pub struct Snapshot {
 wire_struct!(Snapshot { local, remote });
 
 impl Snapshot {
-    /// The snapshot of the stable times: the remote time is kept below the local one, so that what a session's cache
+    /// The snapshot of the stable times: the remote time stays below the local one, so that what a session's cache
     /// holds above the snapshot is newer than anything the snapshot shows (Wren, Algorithm 5, line 5).
     pub fn of(lst: Timestamp, rst: Timestamp) -> Self {
         Snapshot { local: lst, remote: rst.min(lst.previous()) }

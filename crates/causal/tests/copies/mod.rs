@@ -51,7 +51,7 @@ struct Network<P: Copied> {
     behind: BTreeMap<ProcessId, u64>,
     random: Rng,
     inbox: Inbox,
-    asked: u64,
+    request_count: u64,
 }
 
 impl<P: Copied> Network<P> {
@@ -72,7 +72,7 @@ impl<P: Copied> Network<P> {
             behind: BTreeMap::new(),
             random: Rng::with_seed(1),
             inbox: Inbox::default(),
-            asked: 0,
+            request_count: 0,
         };
         for at in (0..3).flat_map(|process| [member(process), gateway(process)]) {
             let (node, instance) = (at.at(LIFE), build(&topology, at));
@@ -156,8 +156,8 @@ impl<P: Copied> Network<P> {
     }
 
     fn ask(&mut self, process: u16, operation: Operation<'_>) -> String {
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.request_count += 1;
+        let id = RequestId(self.request_count);
         let key = b"key".as_slice();
         let operation = KeyedOperation { key, hash: SEED.hash(key), operation, blind: false };
         let session = SessionId(u64::from(process));
@@ -174,7 +174,8 @@ impl<P: Copied> Network<P> {
 }
 
 /// A process stands still while the others replace the leader that it may have, and write. When it goes on, its wall clock, by
-/// which a leader says now and then that it leads, is behind, and nobody hears it. What it is asked for then, by process.
+/// which a leader says now and then that it leads, is behind, and nobody hears it. Returns its reply to a read then,
+/// by process.
 fn read_by_who_was_away<P: Copied>(build: &dyn Fn(&Topology, Address) -> P, mutants: Mutants) -> Vec<String> {
     let away = |process: u16| {
         let mut network = Network::new(build, mutants);

@@ -42,11 +42,11 @@ fn versions_are_forgotten_when_no_transaction_may_ask_for_them() {
     let mut world = world(2, Options { lease, ..options(true, None) });
     let own = client(0, 1);
     (0..20).for_each(|number| set(&mut world, own, &key(0), &number.to_string()));
-    assert!(partition(&world, replica(0, 0)).kept(key(0).as_bytes()) > 0);
+    assert!(partition(&world, replica(0, 0)).retained(key(0).as_bytes()) > 0);
     world.run_ms(500);
     set(&mut world, own, &key(0), "last");
     world.run_ms(500);
-    assert_eq!(partition(&world, replica(0, 0)).kept(key(0).as_bytes()), 0);
+    assert_eq!(partition(&world, replica(0, 0)).retained(key(0).as_bytes()), 0);
     assert_eq!(get_trans(&mut world, own, &[&key(0), &key(1)]), ["last", "(nil)"]);
 }
 
@@ -58,7 +58,7 @@ fn writes_that_no_region_takes_are_refused_in_the_end() {
     world.cut(0, 1);
     let put =
         |world: &mut super::world::World, number: u32| own.one(world, &key(0), write(&number.to_string()));
-    let refused = (0..100).map(|number| put(&mut world, number)).find(|told| told != "OK");
+    let refused = (0..100).map(|number| put(&mut world, number)).find(|reply| reply != "OK");
     let refused = refused.expect("the queue is full");
     assert!(refused.contains("for regions that do not answer"), "{refused}");
     let last = get(&mut world, own, &key(0));
@@ -94,8 +94,8 @@ fn a_put_in_doubt_holds_up_no_other_partition() {
     assert_eq!(own.at, other.at);
     (0..3).for_each(|index| set(&mut world, own, &key(index), "v"));
     world.crash(replica(0, 0));
-    let told = own.one(&mut world, &key(0), write("in doubt"));
-    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    let reply = own.one(&mut world, &key(0), write("in doubt"));
+    assert!(reply.starts_with("-UNKNOWNOUTCOME"), "{reply}");
     (0..20).for_each(|_| set(&mut world, other, &key(1), "w"));
     assert_eq!(partition(&world, replica(0, 1)).remembered(), 1);
     let coordinator =

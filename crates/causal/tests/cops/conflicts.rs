@@ -20,8 +20,8 @@ pub fn append(value: &str) -> Operation<'_> {
 fn listed(world: &World, region: u16) -> Vec<String> {
     let conflicts = partition(world, replica(region, 0)).conflicts();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let told = |(lost, kept): (&[u8], &[u8])| format!("{} to {}", text(lost), text(kept));
-    conflicts.iter().map(|conflict| told((&conflict.lost.value, &conflict.winner.value))).collect()
+    let line = |(lost, winner): (&[u8], &[u8])| format!("{} to {}", text(lost), text(winner));
+    conflicts.iter().map(|conflict| line((&conflict.lost.value, &conflict.winner.value))).collect()
 }
 
 /// So many regions write a key that all of them have, without seeing one another, each once.
@@ -125,10 +125,10 @@ pub fn keeping(transactions: bool, mutant: Option<Mutant>) -> Options {
     Options { keeps_siblings: true, ..options(transactions, mutant) }
 }
 
-/// The values of a key as a client is told them: the one that is shown, then the others.
+/// The values of a key in a client's reply: the one that is shown, then the others.
 pub fn siblings(world: &mut World, client: Client, key: &str) -> Vec<String> {
-    let told = client.one(world, key, SIBLINGS);
-    let words: Vec<&str> = told.split('"').collect();
+    let reply = client.one(world, key, SIBLINGS);
+    let words: Vec<&str> = reply.split('"').collect();
     let value = |pair: &[&str]| (pair[0] == "value").then(|| pair[1].to_owned());
     let words: Vec<&str> = words.into_iter().skip(1).step_by(2).collect();
     words.windows(2).filter_map(value).collect()
@@ -162,8 +162,8 @@ fn every_region_has_the_same_siblings_and_refuses_to_read_one_of_them() {
         world.run_ms(500);
         for region in 0..3 {
             let own = client(region, 3);
-            let told = own.one(&mut world, &key(0), GET);
-            assert!(told.starts_with("-SIBLINGS") && told.contains("has 3 concurrent values"), "{told}");
+            let reply = own.one(&mut world, &key(0), GET);
+            assert!(reply.starts_with("-SIBLINGS") && reply.contains("has 3 concurrent values"), "{reply}");
             assert!(own.one(&mut world, &key(0), append("more")).starts_with("-SIBLINGS"));
             assert_eq!(siblings(&mut world, own, &key(0)), ["of 2", "of 0", "of 1"]);
             assert_eq!(own.one(&mut world, &key(0), EXISTS), "(integer) 1");
@@ -193,9 +193,9 @@ fn a_write_replaces_the_siblings_that_it_observed_and_no_others() {
     world.heal();
     world.run_ms(500);
     for region in 0..3 {
-        let mut told = siblings(&mut world, client(region, 4), &key(0));
-        told.sort();
-        assert_eq!(told, ["again of 2", "of both"]);
+        let mut reply = siblings(&mut world, client(region, 4), &key(0));
+        reply.sort();
+        assert_eq!(reply, ["again of 2", "of both"]);
     }
     client(2, 5).one(&mut world, &key(0), DELETE);
     world.run_ms(500);
@@ -211,19 +211,19 @@ fn a_write_replaces_the_siblings_that_it_observed_and_no_others() {
 #[test]
 fn siblings_survive_collection_recovery_and_state_transfer() {
     let mut world = world(3, keeping(false, None));
-    let (kept, gone) = (key(0), key_in(0, PARTITIONS, "gone"));
-    write_separately(&mut world, 3, &kept);
+    let (conflicted, gone) = (key(0), key_in(0, PARTITIONS, "gone"));
+    write_separately(&mut world, 3, &conflicted);
     (0..3).for_each(|region| set(&mut world, client(region, 1), &gone, &format!("{region}")));
     world.heal();
     world.run_ms(1_000);
-    assert_eq!(partition(&world, replica(0, 0)).kept(kept.as_bytes()), 0, "collected");
+    assert_eq!(partition(&world, replica(0, 0)).retained(conflicted.as_bytes()), 0, "collected");
     set(&mut world, client(1, 1), &gone, "replaced");
     world.run_ms(30);
     let own = replica(0, 0);
     world.checkpoint_beside(own, |_| {});
     let check = |world: &mut World| {
         for region in 0..3 {
-            assert_eq!(siblings(world, client(region, 4), &kept), ["of 2", "of 0", "of 1"]);
+            assert_eq!(siblings(world, client(region, 4), &conflicted), ["of 2", "of 0", "of 1"]);
             assert_eq!(get(world, client(region, 4), &gone), "replaced");
         }
     };

@@ -7,15 +7,16 @@ use super::world::{coordinator, replica};
 use anabranch_causal::cops::{Mutant, Options};
 use protocol::{ContextRequest, Request};
 
-/// A session goes on in another region, to which its write is slow: what it is told, and what it reads there then.
+/// A session goes on in another region, to which its write is slow: returns the reply, and what the session reads
+/// there then.
 pub fn token_elsewhere(mutant: Option<Mutant>, millis: u64) -> (String, String) {
     let mut world = world(2, options(false, mutant));
     let (here, there) = (client(0, 1), client(1, 2));
     world.part(replica(0, 0), replica(1, 0));
     set(&mut world, here, &key(0), "v");
     let token = token(&mut world, here);
-    let told = restore(&mut world, there, &token, millis);
-    (told, get(&mut world, there, &key(0)))
+    let reply = restore(&mut world, there, &token, millis);
+    (reply, get(&mut world, there, &key(0)))
 }
 
 #[test]
@@ -44,8 +45,8 @@ fn a_token_waits_for_nothing_else() {
 
 #[test]
 fn a_token_that_cannot_be_served_in_time_is_refused() {
-    let (told, read) = token_elsewhere(None, 300);
-    assert!(told.starts_with("-UNAVAILABLE this region has not written yet"), "{told}");
+    let (reply, read) = token_elsewhere(None, 300);
+    assert!(reply.starts_with("-UNAVAILABLE this region has not written yet"), "{reply}");
     assert_eq!(read, "(nil)", "the session goes on as it was");
 }
 

@@ -30,16 +30,16 @@ fn corrections_45_a_later_version_of_somebody_else_is_no_dependency() {
     assert_eq!(concurrent_version(None), ("(nil)".into(), "(nil)".into()));
 }
 
-/// Corrections 49: an answer to a put is lost for so long that its client is told that the outcome is unknown. Returns what is
-/// shown elsewhere of a write that the session does then, while the first has not arrived there.
+/// Corrections 49: an answer to a put is lost for so long that its client gets UNKNOWNOUTCOME. Returns what is shown
+/// elsewhere of a write that the session does then, while the first has not arrived there.
 pub fn unknown_outcome(mutant: Option<Mutant>) -> String {
     let mut world = world(2, options(false, mutant));
     let (first, second) = (key(0), key(1));
     let (own, there) = (Client::new(coordinator(0, 0), 1), client(1, 2));
     world.part(replica(0, 0), own.at);
     world.part(replica(0, 0), replica(1, 0));
-    let told = own.one(&mut world, &first, write("v"));
-    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    let reply = own.one(&mut world, &first, write("v"));
+    assert!(reply.starts_with("-UNKNOWNOUTCOME"), "{reply}");
     let id = world.request(
         own.at,
         protocol::Request::One { session: own.session, operation: super::client::on(&second, write("w")) },
@@ -61,7 +61,7 @@ fn corrections_49_an_unknown_outcome_stays_in_the_context() {
     assert_eq!(unknown_outcome(None), "(nil)");
 }
 
-/// Corrections 49: a put whose answer is lost is asked for again and written once.
+/// Corrections 49: the coordinator repeats a put whose answer is lost, and it is written once.
 pub fn lost_answer(mutant: Option<Mutant>) -> String {
     let mut world = world(1, options(false, mutant));
     let own = Client::new(coordinator(0, 0), 1);
@@ -86,7 +86,8 @@ fn corrections_49_a_put_is_written_once() {
     assert_eq!(lost_answer(None), "1");
 }
 
-/// Corrections 21: a clock steps back after its time was told. Returns what another region shows of a write then.
+/// Corrections 21: a clock steps back after the partition reported its time. Returns what another region shows of a
+/// write then.
 pub fn clock_that_steps_back(mutant: Option<Mutant>) -> String {
     let mut world = world(2, options(false, mutant));
     let (own, there) = (client(0, 1), client(1, 2));
@@ -99,6 +100,6 @@ pub fn clock_that_steps_back(mutant: Option<Mutant>) -> String {
 }
 
 #[test]
-fn corrections_21_nothing_is_stamped_below_what_was_told() {
+fn corrections_21_nothing_is_stamped_below_a_reported_time() {
     assert_eq!(clock_that_steps_back(None), "after");
 }

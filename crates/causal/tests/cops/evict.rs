@@ -103,11 +103,14 @@ pub fn album_without_photo(mutant: Option<Mutant>) -> Vec<String> {
     let mut world = photo_and_album(&[], &[1], options(false, mutant));
     evict(&mut world, 0, 2);
     world.run_ms(1_500);
-    let told = [0, 1].map(|region| partition(&world, replica(region, 1)).given_up());
+    let given_up_lists = [0, 1].map(|region| partition(&world, replica(region, 1)).given_up());
     if mutant.is_none() {
         let text = format!("2 writes given up that depended on lost ones ({0}, {0})", key(1));
-        assert_eq!(told[1].as_ref(), Some(&text), "who had them tells");
-        assert!(told[0].as_ref().is_none_or(|told| *told == text), "who has taken them tells the same");
+        assert_eq!(given_up_lists[1].as_ref(), Some(&text), "who had them tells");
+        assert!(
+            given_up_lists[0].as_ref().is_none_or(|given_up_lists| *given_up_lists == text),
+            "who has taken them tells the same"
+        );
         // A checkpoint and a restart change nothing.
         world.checkpoint(replica(1, 1));
         restart(&mut world, replica(1, 1));
@@ -141,7 +144,7 @@ fn survivors_go_on() {
     for index in 0..3 {
         let partition = partition(&world, replica(0, index));
         assert!(partition.stable() > stood && partition.unreceived() == 0 && partition.waiting() == 0);
-        assert_eq!(partition.kept(key(index).as_bytes()), 0, "it is in the cells");
+        assert_eq!(partition.retained(key(index).as_bytes()), 0, "it is in the cells");
     }
 }
 
@@ -159,8 +162,8 @@ fn an_evicted_region_that_comes_back_is_refused() {
             world.start(replica(2, index));
         }
         world.run_ms(300);
-        let told = client(2, 3).one(&mut world, &key(0), GET);
-        assert!(told.starts_with("-UNAVAILABLE region 2 was evicted from the keyspace"), "{told}");
+        let reply = client(2, 3).one(&mut world, &key(0), GET);
+        assert!(reply.starts_with("-UNAVAILABLE region 2 was evicted from the keyspace"), "{reply}");
     }
     assert_eq!(agreed(&mut world, &[0, 1], &[&key(0)]), ["v"]);
 }
@@ -177,13 +180,13 @@ fn a_context_that_names_a_lost_write_is_refused() {
     let lost = token(&mut world, there);
     lose(&mut world, 2);
     let here = client(0, 2);
-    let told = restore(&mut world, here, &lost, 100);
-    assert!(told.contains("has not written yet"), "{told}");
+    let reply = restore(&mut world, here, &lost, 100);
+    assert!(reply.contains("has not written yet"), "{reply}");
     evict(&mut world, 0, 2);
-    let told = restore(&mut world, here, &lost, 2_000);
+    let reply = restore(&mut world, here, &lost, 2_000);
     assert!(
-        told.starts_with("-UNAVAILABLE the context depends on writes that were lost when region 2"),
-        "{told}"
+        reply.starts_with("-UNAVAILABLE the context depends on writes that were lost when region 2"),
+        "{reply}"
     );
     assert_eq!(restore(&mut world, here, &known, 100), "OK");
     assert_eq!(get(&mut world, here, &key(0)), "everywhere");
@@ -213,7 +216,7 @@ fn survivors_that_die_meanwhile_agree() {
             world.start(at);
             world.run_ms(pause % 90);
         }
-        // Whoever died before its log had it is told again.
+        // A partition that died before its log had the eviction gets it again.
         evict(&mut world, 1, 2);
         world.run_ms(2_500);
         let keys = [key(0), key(1), key(2)];

@@ -65,8 +65,8 @@ fn every_region_reads_what_the_handler_makes_of_the_same_values() {
 fn a_write_on_what_was_merged_replaces_the_values_that_were_merged() {
     let mut world = merging();
     world.cut(0, 1);
-    let told = client(0, 1).one(&mut world, &key(0), append(",more"));
-    assert_eq!(told, "(integer) 19");
+    let reply = client(0, 1).one(&mut world, &key(0), append(",more"));
+    assert_eq!(reply, "(integer) 19");
     assert_eq!(get(&mut world, client(0, 2), &key(0)), "of 0,of 1,of 2,more");
     let own: Client = client(1, 1);
     assert_eq!(own.one(&mut world, &key(0), GET), "\"of 0,of 1,of 2\"");
@@ -77,17 +77,17 @@ fn a_write_on_what_was_merged_replaces_the_values_that_were_merged() {
     for region in 0..3 {
         assert_eq!(siblings(&mut world, client(region, 4), &key(0)).len(), 2);
     }
-    let told = get(&mut world, client(2, 4), &key(0));
-    everywhere(&mut world, &told);
-    assert!(told.contains("of 0,of 1") && told.contains("other"), "{told}");
+    let reply = get(&mut world, client(2, 4), &key(0));
+    everywhere(&mut world, &reply);
+    assert!(reply.contains("of 0,of 1") && reply.contains("other"), "{reply}");
     set(&mut world, client(2, 4), &key(0), "one");
     world.run_ms(500);
     everywhere(&mut world, "one");
 }
 
-/// A handler that fails stops nobody: the key is told as it is.
+/// A handler that fails stops nobody: reads show the key as it is.
 #[test]
-fn what_a_handler_refuses_is_told_as_siblings() {
+fn values_that_a_handler_refuses_are_siblings() {
     let mut world = merging();
     world.cut(0, 1);
     set(&mut world, client(0, 1), &key(0), "a!");
@@ -96,10 +96,10 @@ fn what_a_handler_refuses_is_told_as_siblings() {
     world.run_ms(500);
     for region in 0..3 {
         let own = client(region, 2);
-        let told = own.one(&mut world, &key(0), GET);
+        let reply = own.one(&mut world, &key(0), GET);
         assert!(
-            told.starts_with("-SIBLINGS") && told.contains("did not merge them: it does not read '!'"),
-            "{told}"
+            reply.starts_with("-SIBLINGS") && reply.contains("did not merge them: it does not read '!'"),
+            "{reply}"
         );
         assert!(own.one(&mut world, &key(0), increment(1)).starts_with("-SIBLINGS"));
     }

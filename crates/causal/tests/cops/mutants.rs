@@ -52,8 +52,8 @@ fn a_merge_without_what_it_merges_with_is_noticed() {
 
 #[test]
 fn corrections_50_a_write_that_replaces_one_version_only_is_noticed() {
-    let (told, values) = resolved(Some(Mutant::OnePrevious));
-    assert!(told.starts_with("-SIBLINGS") && values == 3, "{told}");
+    let (reply, values) = resolved(Some(Mutant::OnePrevious));
+    assert!(reply.starts_with("-SIBLINGS") && values == 3, "{reply}");
 }
 
 #[test]

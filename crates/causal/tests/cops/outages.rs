@@ -82,8 +82,8 @@ fn far_ahead() -> World {
 fn no_write_is_placed_below_what_its_region_shows_of_the_key() {
     let mut world = far_ahead();
     let own = client(0, 1);
-    let told = own.one(&mut world, &key(0), write("own"));
-    assert!(told.contains("ahead of the clock of partition 0"), "{told}");
+    let reply = own.one(&mut world, &key(0), write("own"));
+    assert!(reply.contains("ahead of the clock of partition 0"), "{reply}");
     assert_eq!(get(&mut world, own, &key(0)), "theirs");
     let other = key_in(0, PARTITIONS, "other");
     set(&mut world, client(0, 4), &other, "own");
@@ -155,8 +155,8 @@ fn a_partition_that_waits_for_its_region_names_who_is_behind() {
     set(&mut world, client(1, 2), &key(2), "photo");
     lose(&mut world, replica(0, 0));
     world.run_ms(1_000);
-    let told = own.one(&mut world, &key(0), write("v"));
-    assert!(told.contains("until partition 2 has written what region 1"), "{told}");
+    let reply = own.one(&mut world, &key(0), write("v"));
+    assert!(reply.contains("until partition 2 has written what region 1"), "{reply}");
     world.heal();
     world.run_ms(500);
     set(&mut world, own, &key(0), "v");
@@ -192,8 +192,8 @@ fn who_has_less_than_it_acknowledged_is_given_the_state() {
     }
 }
 
-/// Who is given the state remembers what it was asked for since it accepted the loss: a put that it has not done before is in no
-/// doubt. The coordinator has not heard of the life in which it is asked.
+/// A partition that takes the state remembers the requests that it received since it accepted the loss: a put that it
+/// has not done before is in no doubt. The coordinator does not know the life that it sends the put to.
 #[test]
 fn a_put_is_in_no_doubt_while_the_state_is_taken() {
     for (taken, answer) in [(false, "-UNAVAILABLE"), (true, "(integer) 1")] {
@@ -218,14 +218,14 @@ fn a_put_is_in_no_doubt_while_the_state_is_taken() {
         let id = own.send(&mut world, &[step(&counter, increment(1))]);
         world.run_ms(250);
         world.heal();
-        let told = render(&world.await_reply(id));
-        assert!(told.starts_with(answer), "{told}");
+        let reply = render(&world.await_reply(id));
+        assert!(reply.starts_with(answer), "{reply}");
         assert_eq!(get(&mut world, own, &counter), if taken { "1" } else { "(nil)" });
         assert_eq!(get(&mut world, own, &key(0)), "lost");
     }
 }
 
-/// What a region has said that it holds is not kept for it by a later life: the queue is not full of it.
+/// A later life of a partition does not retain what a region has acknowledged: the queue is not full of it.
 #[test]
 fn a_restart_knows_what_a_silent_region_holds() {
     let mut world = world(2, Options { queue_bytes: 2_000, ..Options::default() });

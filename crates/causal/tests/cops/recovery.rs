@@ -60,12 +60,12 @@ fn who_follows_a_leader_keeps_no_more_than_it_does() {
         }
         world.run_ms(1_500);
         let at = replica(0, 0);
-        let leader = partition(&world, at).kept(key(0).as_bytes());
+        let leader = partition(&world, at).retained(key(0).as_bytes());
         world.crash(at);
         world.start(at);
         let follower = partition(&world, at);
-        let kept = follower.kept(key(0).as_bytes());
-        (kept <= leader, follower.unreceived(), follower.stable() > Timestamp::ZERO)
+        let retained = follower.retained(key(0).as_bytes());
+        (retained <= leader, follower.unreceived(), follower.stable() > Timestamp::ZERO)
     };
     assert_eq!(left_by_records(true), (true, 0, true));
     assert_eq!(left_by_records(false), (false, 0, false), "it learns the rest again");
@@ -91,7 +91,7 @@ fn concurrent_effects_merge_after_a_checkpoint() {
     }
 }
 
-/// Corrections 49: a put that is asked for again by a coordinator that had no answer is known after a restart.
+/// Corrections 49: after a restart a partition recognizes a put that a coordinator without an answer repeats.
 #[test]
 fn a_put_is_known_after_a_restart() {
     for checkpointed in [false, true] {
@@ -146,7 +146,7 @@ fn reported_dependencies(world: &mut World, at: Address) -> usize {
 
 /// While a region is cut off, what versions depend on grows with what is written. No step tells all of it.
 #[test]
-fn causes_are_told_in_pieces() {
+fn dependencies_are_sent_in_pieces() {
     let mut world = world(2, options(true, None));
     let (own, at) = (client(0, 1), replica(0, 0));
     world.cut(0, 1);

@@ -11,10 +11,10 @@ use checker::render;
 fn a_write_to_several_partitions_is_refused_and_does_nothing() {
     let mut world = world(2, options(true, None));
     let own = client(0, 1);
-    let told = own.many(&mut world, &[step(&key(0), write("a")), step(&key(1), write("b"))]);
-    assert!(told.contains("PROTOCOL wren or paris"), "{told}");
-    let told = own.many(&mut world, &[step(&key(0), GET), step(&key(1), write("b"))]);
-    assert!(told.contains("PROTOCOL wren or paris"), "{told}");
+    let reply = own.many(&mut world, &[step(&key(0), write("a")), step(&key(1), write("b"))]);
+    assert!(reply.contains("PROTOCOL wren or paris"), "{reply}");
+    let reply = own.many(&mut world, &[step(&key(0), GET), step(&key(1), write("b"))]);
+    assert!(reply.contains("PROTOCOL wren or paris"), "{reply}");
     assert_eq!(get(&mut world, own, &key(0)), "(nil)");
 }
 
@@ -36,8 +36,8 @@ fn keys_of_a_partition_are_written_together() {
 #[test]
 fn reads_of_several_partitions_need_the_option() {
     let mut world = world(2, Options::default());
-    let told = client(0, 1).many(&mut world, &[step(&key(0), GET), step(&key(1), GET)]);
-    assert!(told.contains("TRANSACTIONS on"), "{told}");
+    let reply = client(0, 1).many(&mut world, &[step(&key(0), GET), step(&key(1), GET)]);
+    assert!(reply.contains("TRANSACTIONS on"), "{reply}");
 }
 
 #[test]
@@ -51,7 +51,8 @@ fn watches_and_interactive_transactions_are_refused() {
     assert!(own.commit(&mut world).contains("no transaction is open"));
 }
 
-/// A client that is told that nothing was done does it again: a copy of the put that is under way must not do it as well.
+/// A client whose error says that nothing was done retries: a copy of the put that is under way must not do it as
+/// well.
 #[test]
 fn a_put_that_was_refused_is_not_written_afterwards() {
     for restarted in [false, true] {
@@ -70,8 +71,8 @@ fn a_put_that_was_refused_is_not_written_afterwards() {
             world.crash(replica(0, 0));
             world.start(replica(0, 0));
         }
-        let told = render(&world.await_reply(id));
-        assert!(told.contains("nothing was done"), "{told}");
+        let reply = render(&world.await_reply(id));
+        assert!(reply.contains("nothing was done"), "{reply}");
         world.run_ms(300);
         world.faults = Faults::NONE;
         assert_eq!(get(&mut world, other, &key(0)), before);

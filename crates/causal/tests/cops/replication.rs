@@ -61,7 +61,7 @@ fn section_4_4_a_dependency_check_waits_until_the_version_is_written() {
     );
 }
 
-/// Who asked and began a new life, and who was asked and did, go on.
+/// The asker that began a new life, and a queried partition that did, go on.
 #[test]
 fn section_4_4_a_dependency_check_is_repeated() {
     for restarted in [0, 1] {

@@ -67,8 +67,8 @@ pub fn values(reply: &ReplyBuf) -> Vec<String> {
 }
 
 pub fn token(world: &mut World, client: Client) -> String {
-    let told = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
-    told.trim_matches('"').to_owned()
+    let reply = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
+    reply.trim_matches('"').to_owned()
 }
 
 pub fn restore(world: &mut World, client: Client, token: &str, millis: u64) -> String {

@@ -1,4 +1,5 @@
-//! Corrections 67: a partition that lost records takes what they told from other regions before it serves again.
+//! Corrections 67: a partition that lost records takes what it had announced from other regions before it serves
+//! again.
 
 use super::client::{Client, GET, increment, step};
 use super::operations::{add, write};
@@ -26,8 +27,8 @@ fn a_lost_disk_is_filled_from_other_regions() {
     own.one(&mut world, &key(0), increment(2));
     world.run_ms(100);
     lose(&mut world, replica(0, 0));
-    let told = own.one(&mut world, &key(0), GET);
-    assert!(told.starts_with("-UNAVAILABLE partition 0 of region 0 lost records"), "{told}");
+    let reply = own.one(&mut world, &key(0), GET);
+    assert!(reply.starts_with("-UNAVAILABLE partition 0 of region 0 lost records"), "{reply}");
     world.run_ms(2_000);
     assert_eq!(get(&mut world, own, &key(0)), "7");
     assert!((0..300).all(|number| get(&mut world, own, &format!("k{number}")) == number.to_string()));
@@ -92,8 +93,8 @@ fn what_was_taken_is_not_shown_before_what_it_depends_on() {
     world.run_ms(200);
     lose(&mut world, replica(0, 1));
     world.run_ms(1_000);
-    let told = own.one(&mut world, &album, GET);
-    assert!(told.starts_with("-UNAVAILABLE partition 1"), "{told}");
+    let reply = own.one(&mut world, &album, GET);
+    assert!(reply.starts_with("-UNAVAILABLE partition 1"), "{reply}");
     world.heal();
     world.run_ms(1_000);
     assert_eq!(
@@ -120,12 +121,12 @@ fn what_was_taken_is_in_no_log() {
     world.cut(0, 1);
     world.start_from(replica(0, 0), false);
     world.run_ms(500);
-    let told = own.one(&mut world, &key(0), GET);
-    assert!(told.contains("waits for partition 0 of region 1"), "{told}");
+    let reply = own.one(&mut world, &key(0), GET);
+    assert!(reply.contains("waits for partition 0 of region 1"), "{reply}");
 }
 
 /// Lets time pass until a partition of region 0 has taken all pieces, and asks region 1 what it must wait for.
-fn until_asked(world: &mut World) {
+fn until_query(world: &mut World) {
     let asks = |world: &mut World| {
         world.run_us(100);
         partition(world, replica(0, 0)).why_not().contains("waits for partition 1 of region 1")
@@ -142,7 +143,7 @@ fn a_late_answer_to_an_earlier_refill_does_not_count() {
     set(&mut world, there, &album, "empty");
     world.run_ms(300);
     lose(&mut world, at);
-    until_asked(&mut world);
+    until_query(&mut world);
     world.run_ms(30);
     let answers =
         world.flights.values().filter(|flight| (flight.from.address(), flight.to) == (replica(1, 1), at));
@@ -154,11 +155,11 @@ fn a_late_answer_to_an_earlier_refill_does_not_count() {
     set(&mut world, there, &album, "with-photo");
     world.run_ms(200);
     world.start(at);
-    until_asked(&mut world);
+    until_query(&mut world);
     late.into_iter().for_each(|answer| world.deliver(answer));
     world.run_ms(1_000);
-    let told = own.one(&mut world, &album, GET);
-    assert!(told.contains("until partition 1 has written what region 1 wrote"), "{told}");
+    let reply = own.one(&mut world, &album, GET);
+    assert!(reply.contains("until partition 1 has written what region 1 wrote"), "{reply}");
     world.heal();
     world.run_ms(1_000);
     assert_eq!(get(&mut world, own, &photo), "photo");
@@ -229,15 +230,15 @@ fn a_put_before_the_loss_is_in_doubt() {
         let id = count_unanswered(&mut world, own);
         lose(&mut world, replica(0, 0));
         world.heal();
-        let told = render(&world.await_reply(id));
-        assert!(told.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{told}");
+        let reply = render(&world.await_reply(id));
+        assert!(reply.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{reply}");
         assert_eq!(get(&mut world, other, &key(0)), "1", "it took effect, once");
-        let told = own.one(&mut world, &key(0), increment(1));
-        assert_eq!(told, "(integer) 2", "what was asked afterwards is in no doubt");
+        let reply = own.one(&mut world, &key(0), increment(1));
+        assert_eq!(reply, "(integer) 2", "what was asked afterwards is in no doubt");
     }
 }
 
-/// Nor when it is told of the loss by a checkpoint only.
+/// Nor when only a checkpoint says that records were lost.
 #[test]
 fn a_put_before_the_loss_is_in_doubt_after_a_restart() {
     let mut world = world(2, Options::default());
@@ -250,8 +251,8 @@ fn a_put_before_the_loss_is_in_doubt_after_a_restart() {
     world.start(replica(0, 0));
     world.run_ms(1_000);
     world.heal();
-    let told = render(&world.await_reply(id));
-    assert!(told.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{told}");
+    let reply = render(&world.await_reply(id));
+    assert!(reply.starts_with("-UNKNOWNOUTCOME partition 0 of the region lost its memory"), "{reply}");
     assert_eq!(get(&mut world, other, &key(0)), "1");
 }
 
@@ -262,8 +263,8 @@ fn the_session_depends_on_a_put_that_a_loss_left_in_doubt() {
     let (own, far) = (client(0, 1), client(2, 3));
     let id = count_unanswered(&mut world, own);
     world.destroy(replica(0, 0));
-    let told = render(&world.await_reply(id));
-    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    let reply = render(&world.await_reply(id));
+    assert!(reply.starts_with("-UNKNOWNOUTCOME"), "{reply}");
     // It cannot hear from a region, so it goes on taking.
     world.heal();
     world.part(replica(0, 0), replica(2, 0));
@@ -285,7 +286,7 @@ fn the_session_depends_on_a_put_that_a_loss_left_in_doubt() {
     assert_eq!(get(&mut world, far, &key(1)), "after");
 }
 
-/// A put that is first asked for while it is taking is not done afterwards by a repetition.
+/// The repetition of a put first sent during the state transfer is not done afterwards.
 #[test]
 fn a_put_that_was_refused_while_it_took_is_not_written_afterwards() {
     let mut world = world(2, Options::default());
@@ -295,16 +296,16 @@ fn a_put_that_was_refused_while_it_took_is_not_written_afterwards() {
     world.destroy(replica(0, 0));
     world.part(replica(1, 0), replica(0, 0));
     world.start_from(replica(0, 0), false);
-    let told = own.one(&mut world, &key(0), GET);
-    assert!(told.starts_with("-UNAVAILABLE"), "{told}");
+    let reply = own.one(&mut world, &key(0), GET);
+    assert!(reply.starts_with("-UNAVAILABLE"), "{reply}");
     // Some copies are on their way for longer than the taking lasts.
     world.faults.near = (600_000, 600_000);
     let id = own.send(&mut world, &[step(&key(0), increment(1))]);
     world.run_ms(601);
     world.faults = Faults::NONE;
     world.heal();
-    let told = render(&world.await_reply(id));
-    assert!(told.contains("nothing was done"), "{told}");
+    let reply = render(&world.await_reply(id));
+    assert!(reply.contains("nothing was done"), "{reply}");
     world.run_ms(700);
     assert_eq!(get(&mut world, other, &key(0)), "1");
 }

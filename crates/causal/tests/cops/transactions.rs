@@ -9,14 +9,14 @@ use anabranch_causal::cops::{Mutant, Options};
 use types::RequestId;
 
 /// Alice makes her album private and writes something personal, between the two halves of Eve's first round: she has read that the
-/// album is public, and the question for it is still on its way. Returns what Eve is told of the access and of the album.
+/// album is public, and the question for it is still on its way. Returns Eve's replies: the access and the album.
 pub fn acl_and_album(mutant: Option<Mutant>) -> Vec<String> {
     let mut world = world(2, options(true, mutant));
     let (acl, album) = (key(0), key(1));
     let (alice, eve) = (Client::new(coordinator(0, 1), 1), Client::new(coordinator(0, 0), 2));
     set(&mut world, alice, &acl, "public");
     set(&mut world, alice, &album, "holidays");
-    let id = half_asked(&mut world, eve, 1, &[&acl, &album]);
+    let id = begin_half_lost(&mut world, eve, 1, &[&acl, &album]);
     set(&mut world, alice, &acl, "friends");
     set(&mut world, alice, &album, "personal");
     world.heal();
@@ -24,7 +24,7 @@ pub fn acl_and_album(mutant: Option<Mutant>) -> Vec<String> {
 }
 
 /// A get transaction whose question to a partition is lost at first.
-fn half_asked(world: &mut World, client: Client, lost: u16, keys: &[&str]) -> RequestId {
+fn begin_half_lost(world: &mut World, client: Client, lost: u16, keys: &[&str]) -> RequestId {
     world.part(client.at, replica(0, lost));
     let steps: Vec<_> = keys.iter().map(|key| step(key, GET)).collect();
     let id = client.send(world, &steps);
@@ -45,7 +45,7 @@ fn section_4_6_no_order_of_reads_is_needed() {
     let (alice, eve) = (Client::new(coordinator(0, 1), 1), Client::new(coordinator(0, 0), 2));
     set(&mut world, alice, &acl, "friends");
     set(&mut world, alice, &album, "personal");
-    let id = half_asked(&mut world, eve, 0, &[&acl, &album]);
+    let id = begin_half_lost(&mut world, eve, 0, &[&acl, &album]);
     set(&mut world, alice, &album, "cleaned");
     set(&mut world, alice, &acl, "public");
     world.heal();
@@ -61,7 +61,7 @@ fn figure_7_the_second_round_reads_named_versions() {
     let (writer, reader) = (Client::new(coordinator(0, 1), 1), Client::new(coordinator(0, 0), 2));
     set(&mut world, writer, &x, "x1");
     set(&mut world, writer, &y, "y1");
-    let id = half_asked(&mut world, reader, 1, &[&x, &y]);
+    let id = begin_half_lost(&mut world, reader, 1, &[&x, &y]);
     set(&mut world, writer, &x, "x2");
     set(&mut world, writer, &y, "y2");
     world.heal();
@@ -81,7 +81,7 @@ pub fn far_dependency(mutant: Option<Mutant>) -> Vec<String> {
     let (writer, reader) = (Client::new(coordinator(0, 1), 1), Client::new(coordinator(0, 0), 2));
     set(&mut world, writer, &x, "x1");
     set(&mut world, writer, &z, "z1");
-    let id = half_asked(&mut world, reader, 2, &[&x, &z]);
+    let id = begin_half_lost(&mut world, reader, 2, &[&x, &z]);
     for (key, value) in [(&x, "x2"), (&y, "y2"), (&z, "z2")] {
         set(&mut world, writer, key, value);
     }
@@ -132,8 +132,8 @@ fn section_4_3_get_transactions_are_part_of_the_context() {
     assert_eq!(get_trans(&mut world, far, &[&x, &z]), ["x1", "z1"]);
 }
 
-/// Corrections 46: the version that the second round asks for is collected meanwhile. It is told so and begins again. Returns what it
-/// reads.
+/// Corrections 46: the version that the second round asks for is collected meanwhile. The transaction begins again.
+/// Returns what it reads.
 pub fn collected_meanwhile(mutant: Option<Mutant>, lease_ms: u64) -> Vec<String> {
     let lease = std::time::Duration::from_millis(lease_ms);
     let mut world = world(2, Options { lease, ..options(true, mutant) });
@@ -141,7 +141,7 @@ pub fn collected_meanwhile(mutant: Option<Mutant>, lease_ms: u64) -> Vec<String>
     let (writer, reader) = (Client::new(coordinator(0, 1), 1), Client::new(coordinator(0, 0), 2));
     set(&mut world, writer, &x, "x1");
     set(&mut world, writer, &y, "y1");
-    let id = half_asked(&mut world, reader, 1, &[&x, &y]);
+    let id = begin_half_lost(&mut world, reader, 1, &[&x, &y]);
     set(&mut world, writer, &x, "x2");
     set(&mut world, writer, &y, "y2");
     world.heal();
@@ -162,7 +162,7 @@ fn section_5_1_a_version_that_is_gone_begins_the_transaction_again() {
 }
 
 #[test]
-fn section_5_1_a_leased_version_is_kept() {
+fn section_5_1_a_leased_version_is_retained() {
     assert_eq!(collected_meanwhile(None, 5_000), ["x2", "y2"]);
 }
 
@@ -183,7 +183,7 @@ fn corrections_46_a_transaction_that_never_finds_a_version_ends() {
     world.start_from(replica(0, 0), false);
     world.run_ms(3_000);
     let steps = [step(&x, GET), step(&y, GET)];
-    let told = own.many(&mut world, &steps);
-    assert!(told.starts_with("-UNAVAILABLE partition 0 of the region"), "{told}");
+    let reply = own.many(&mut world, &steps);
+    assert!(reply.starts_with("-UNAVAILABLE partition 0 of the region"), "{reply}");
     assert_eq!(super::scenes::get(&mut world, own, &y), "y");
 }

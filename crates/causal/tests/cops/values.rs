@@ -9,8 +9,8 @@ use anabranch_causal::cops::{Mutant, Options};
 /// What every region says of a set, sorted; all say the same.
 fn members(world: &mut World, regions: u16, key: &str) -> Vec<String> {
     let mut of_region = |region: u16| {
-        let told = client(region, 10 + u64::from(region)).one(world, key, MEMBERS);
-        let mut members: Vec<String> = told
+        let reply = client(region, 10 + u64::from(region)).one(world, key, MEMBERS);
+        let mut members: Vec<String> = reply
             .split_whitespace()
             .map(|member| member.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
             .filter(|member| !member.is_empty())
@@ -46,8 +46,8 @@ fn what_observes_is_exclusive_within_a_region_only() {
     assert_eq!(other.one(&mut world, &key(0), write_if_absent("other")), "(nil)");
     assert_eq!(there.one(&mut world, &key(0), write_if_absent("there")), "OK");
     world.run_ms(200);
-    let told = get(&mut world, one, &key(0));
-    assert_eq!(get(&mut world, there, &key(0)), told, "the last writer wins");
+    let reply = get(&mut world, one, &key(0));
+    assert_eq!(get(&mut world, there, &key(0)), reply, "the last writer wins");
     one.many(&mut world, &[blind_step(&key(1), increment(2)), blind_step(&key(1), increment(3))]);
     world.run_ms(200);
     assert_eq!(get(&mut world, there, &key(1)), "5");

@@ -40,9 +40,9 @@ fn a_full_log_hides_what_it_lacks_and_nothing_else() {
             assert_eq!(here.first(), Some(Reply::Bulk(b"v")), "{protocol:?}");
             let lacking =
                 world.reply(lacking).unwrap_or_else(|| panic!("{protocol:?}: a read waits in silence"));
-            let is_told =
+            let is_refused =
                 lacking.as_error().is_some_and(|error| error.message.contains("the log of this process"));
-            assert!(is_told || lacking.first() == Some(Reply::Null), "{protocol:?}: {lacking:?}");
+            assert!(is_refused || lacking.first() == Some(Reply::Null), "{protocol:?}: {lacking:?}");
         }
         assert!(world.reply(lost).is_none(), "{protocol:?}: nobody knows whether it is lost");
         world.heal();

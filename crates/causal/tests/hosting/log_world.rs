@@ -72,7 +72,7 @@ pub struct World {
     now: Instant,
     random: Rng,
     inbox: Inbox,
-    asked: u64,
+    request_count: u64,
     /// The log is about to refuse what comes.
     refuses: bool,
 }
@@ -97,7 +97,7 @@ impl World {
             now: Instant(1),
             random: Rng::with_seed(1),
             inbox: Inbox::default(),
-            asked: 0,
+            request_count: 0,
             refuses: false,
         };
         world.turn(|hosted, _, turn| hosted.recovered(true, turn));
@@ -148,8 +148,8 @@ impl World {
     }
 
     pub fn ask(&mut self, request: Request<'_>) -> u64 {
-        self.asked += 1;
-        let id = self.asked;
+        self.request_count += 1;
+        let id = self.request_count;
         self.turn(|hosted, log, turn| hosted.submit(&mut vec![(RequestId(id), request)], log, turn));
         id
     }

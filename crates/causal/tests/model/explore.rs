@@ -102,9 +102,9 @@ impl System {
         for _ in 0..3 {
             system.calm(&mut state);
         }
-        for (index, asked) in system.space.setup.requests.clone().iter().enumerate() {
-            if asked.at_once {
-                system.happen(&mut state, replicas + asked.coordinator, &Event::Request(index as u8));
+        for (index, request) in system.space.setup.requests.clone().iter().enumerate() {
+            if request.at_once {
+                system.happen(&mut state, replicas + request.coordinator, &Event::Request(index as u8));
             }
         }
         (system, state)
@@ -115,14 +115,14 @@ impl System {
     }
 
     /// Something happens to an instance; what it says to coordinators they hear at once, and so do replicas what coordinators
-    /// ask about stable times: nothing else happens to a coordinator, and it knows no time, so that nobody could tell. What they
-    /// would be told of stable times without a question is lost: they ask for the same whenever they like.
+    /// ask about stable times: nothing else happens to a coordinator, and it knows no time, so that nobody could tell.
+    /// Stable times sent to them without a query are lost: coordinators query them whenever they like.
     fn happen(&mut self, state: &mut State, instance: usize, event: &Event) {
         let moved = self.space.step(state.locals[instance], event);
         state.locals[instance] = moved.next;
         let message = |id: &u32| &self.space.messages[*id as usize].message;
-        let asked = matches!(event, Event::Deliver(id) if matches!(message(id), Message::StartTx { .. }));
-        let arrives = |id: &u32| asked || !matches!(message(id), Message::StartTxResp { .. });
+        let is_query = matches!(event, Event::Deliver(id) if matches!(message(id), Message::StartTx { .. }));
+        let arrives = |id: &u32| is_query || !matches!(message(id), Message::StartTxResp { .. });
         let sent: Vec<u32> = moved.sent.iter().copied().filter(arrives).collect();
         self.route(state, instance, &sent);
     }
@@ -213,16 +213,17 @@ impl System {
             }
         }
         let known = |instance: usize| &self.space.locals[state.locals[instance] as usize].known;
-        let told = |request: u8| (replicas..self.instances).any(|at| known(at).told.contains_key(&request));
+        let is_answered =
+            |request: u8| (replicas..self.instances).any(|at| known(at).replies.contains_key(&request));
         for coordinator in 0..setup.coordinators.len() {
             let instance = replicas + coordinator;
             if state.dead & (1 << coordinator) != 0 {
                 continue;
             }
-            let ready = setup.requests.iter().enumerate().filter(|(index, asked)| {
-                asked.coordinator == coordinator
-                    && known(instance).asked & (1 << index) == 0
-                    && asked.after.is_none_or(told)
+            let ready = setup.requests.iter().enumerate().filter(|(index, request)| {
+                request.coordinator == coordinator
+                    && known(instance).requested & (1 << index) == 0
+                    && request.after.is_none_or(is_answered)
             });
             let mut ready =
                 ready.map(|(index, _)| Move::Event(instance, Event::Request(index as u8))).peekable();
@@ -328,8 +329,8 @@ impl Search {
     }
 }
 
-/// Visits every state within the bounds of the setup, or as many as `limit`, and checks the properties in each. Some of the
-/// states in which nothing is left to be asked are healed.
+/// Visits every state within the bounds of the setup, or as many as `limit`, and checks the properties in each. Some
+/// of the states without a request left are healed.
 pub fn explore(setup: Setup, limit: usize, heal: usize) -> Outcome {
     let (system, first) = System::begin(setup);
     let mut search = Search { system, states: Vec::new(), parents: Vec::new(), table: HashTable::new() };

@@ -40,9 +40,9 @@ pub enum Event {
 
 /// Keeps every reply.
 #[derive(Default)]
-struct Kept(BTreeMap<RequestId, ReplyBuf>);
+struct RecordedReplies(BTreeMap<RequestId, ReplyBuf>);
 
-impl Replies for Kept {
+impl Replies for RecordedReplies {
     fn reply(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.0.entry(id).or_default()
     }
@@ -75,10 +75,10 @@ pub struct Known {
     pub moved: bool,
     /// Transactions of other regions that have arrived.
     pub arrived: BTreeSet<TransactionId>,
-    /// What clients were told, by request.
-    pub told: BTreeMap<u8, Vec<String>>,
-    /// Requests that were asked, a bit each.
-    pub asked: u8,
+    /// The replies to clients, by request.
+    pub replies: BTreeMap<u8, Vec<String>>,
+    /// The requests sent so far, a bit each.
+    pub requested: u8,
     /// Stable times that it knows.
     pub stable: Snapshot,
     /// What has arrived of each other region.
@@ -93,7 +93,7 @@ pub struct Host {
     index: usize,
     log: Vec<Vec<u8>>,
     groups: u64,
-    replies: Kept,
+    replies: RecordedReplies,
     pub known: Known,
     outbox: Vec<Out>,
 }
@@ -107,7 +107,7 @@ impl Host {
             index,
             log: Vec::new(),
             groups: 0,
-            replies: Kept::default(),
+            replies: RecordedReplies::default(),
             known: Known { life: 1, ..Known::default() },
             outbox: Vec::new(),
         };
@@ -200,15 +200,15 @@ impl Host {
 
     /// A client asks.
     fn ask(&mut self, setup: &Setup, index: u8) {
-        self.known.asked |= 1 << index;
-        let asked = &setup.requests[usize::from(index)];
-        let keys: Vec<String> = asked.keys.iter().map(|partition| setup.key_of(*partition)).collect();
-        let value = match asked.act {
+        self.known.requested |= 1 << index;
+        let request = &setup.requests[usize::from(index)];
+        let keys: Vec<String> = request.keys.iter().map(|partition| setup.key_of(*partition)).collect();
+        let value = match request.act {
             Act::Write(value) => value.to_string(),
             Act::Read => String::new(),
         };
         let step = |key| {
-            let operation = match asked.act {
+            let operation = match request.act {
                 Act::Read => register::Operation::Get,
                 Act::Write(_) => {
                     let (condition, reply) = (register::Condition::Always, register::SetReply::Status);
@@ -261,7 +261,7 @@ impl Host {
         }
         self.replica.protocol_mut().take_claims();
         let replies = self.replies.0.iter();
-        self.known.told.extend(replies.map(|(id, reply)| (id.0 as u8, text(reply))));
+        self.known.replies.extend(replies.map(|(id, reply)| (id.0 as u8, text(reply))));
         match self.replica.protocol() {
             Node::Partition(partition) => {
                 self.known.stable = partition.stable();

@@ -13,25 +13,25 @@ fn replicas<'s>(space: &'s Space, state: &'s State) -> impl Iterator<Item = (usi
     locals.map(|local| &space.locals[*local as usize].known).enumerate()
 }
 
-fn told(space: &Space, state: &State) -> Vec<Option<Vec<String>>> {
-    let mut told = vec![None; space.setup.requests.len()];
+fn replies(space: &Space, state: &State) -> Vec<Option<Vec<String>>> {
+    let mut replies = vec![None; space.setup.requests.len()];
     for local in &state.locals[space.setup.replicas()..] {
-        for (request, replies) in &space.locals[*local as usize].known.told {
-            told[usize::from(*request)] = Some(replies.clone());
+        for (request, own) in &space.locals[*local as usize].known.replies {
+            replies[usize::from(*request)] = Some(own.clone());
         }
     }
-    told
+    replies
 }
 
 /// How many requests are answered.
 pub fn answered(space: &Space, state: &State) -> usize {
-    told(space, state).iter().flatten().count()
+    replies(space, state).iter().flatten().count()
 }
 
-/// The values that reading transactions were told, by request.
-fn values(setup: &Setup, told: &[Option<Vec<String>>]) -> Vec<Option<Vec<String>>> {
-    let reads = told.iter().zip(&setup.requests);
-    reads.map(|(told, asked)| told.clone().filter(|_| asked.act == Act::Read)).collect()
+/// The values in replies to reading transactions, by request.
+fn values(setup: &Setup, replies: &[Option<Vec<String>>]) -> Vec<Option<Vec<String>>> {
+    let reads = replies.iter().zip(&setup.requests);
+    reads.map(|(replies, request)| replies.clone().filter(|_| request.act == Act::Read)).collect()
 }
 
 /// Every transaction here writes one value to all of its keys, and those that read, read all of them: they see all of a
@@ -59,9 +59,9 @@ pub fn check(space: &Space, before: &State, after: &State) -> Result<(), String>
         }
     }
     delivered(space, after)?;
-    let told = told(space, after);
-    if !values(setup, &told).iter().flatten().all(|values| is_whole(values)) {
-        return Err(format!("clients were told {told:?}"));
+    let replies = replies(space, after);
+    if !values(setup, &replies).iter().flatten().all(|values| is_whole(values)) {
+        return Err(format!("clients were told {replies:?}"));
     }
     agreed(space, after)
 }
@@ -137,8 +137,8 @@ fn agreed(space: &Space, state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Once the network has been good for a while: everything is decided, everywhere alike and as clients were told, has arrived,
-/// and is stable.
+/// Once the network has been good for a while: everything is decided, everywhere alike and as the replies said, has
+/// arrived, and is stable.
 pub fn check_healed(space: &Space, state: &State) -> Result<(), String> {
     let setup = &space.setup;
     let mut participants: BTreeMap<TransactionId, usize> = BTreeMap::new();
@@ -153,20 +153,23 @@ pub fn check_healed(space: &Space, state: &State) -> Result<(), String> {
             *last = (*at).max(*last);
         }
     }
-    for (index, (told, asked)) in told(space, state).iter().zip(&setup.requests).enumerate() {
-        let Act::Write(_) = asked.act else { continue };
-        let process = setup.address(setup.replicas() + asked.coordinator).process;
+    for (index, (replies, request)) in replies(space, state).iter().zip(&setup.requests).enumerate() {
+        let Act::Write(_) = request.act else { continue };
+        let process = setup.address(setup.replicas() + request.coordinator).process;
         let of_session = |index: usize| {
-            setup.requests[..index].iter().filter(|a| a.coordinator == asked.coordinator).count()
+            setup.requests[..index].iter().filter(|a| a.coordinator == request.coordinator).count()
         };
         let number = of_session(index) as u64 + 1;
         let own = participants.iter().find(|(id, _)| id.process == process && id.number == number);
         let parts = own.map_or(0, |(_, parts)| *parts);
-        let is_ok = |told: &Vec<String>| told.iter().all(|reply| reply == "OK");
-        let wanted =
-            if told.as_ref().is_some_and(is_ok) { vec![asked.keys.len()] } else { vec![0, asked.keys.len()] };
+        let is_ok = |replies: &Vec<String>| replies.iter().all(|reply| reply == "OK");
+        let wanted = if replies.as_ref().is_some_and(is_ok) {
+            vec![request.keys.len()]
+        } else {
+            vec![0, request.keys.len()]
+        };
         if !wanted.contains(&parts) {
-            return Err(format!("request {index}, told {told:?}, took effect at {parts} partitions"));
+            return Err(format!("request {index}, told {replies:?}, took effect at {parts} partitions"));
         }
     }
     delivered(space, state)?;

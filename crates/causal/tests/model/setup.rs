@@ -18,16 +18,17 @@ pub enum Act {
 
 /// A transaction that a client asks for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ClientRequest {
     /// Which coordinator it asks, by number.
     pub coordinator: usize,
     /// What it does.
     pub act: Act,
     /// To which keys: one of each of these partitions.
     pub keys: Vec<u16>,
-    /// Asked only after this other one was answered.
+    /// The client sends it only after this other one was answered.
     pub after: Option<u8>,
-    /// Asked at the beginning: what it says arrives whenever it likes, and nothing else tells when it was asked.
+    /// The client sends it at the beginning: its messages arrive whenever they like, and nothing else depends on when
+    /// it was sent.
     pub at_once: bool,
 }
 
@@ -48,7 +49,7 @@ pub struct Setup {
     /// The coordinators that may die, a bit each.
     pub mortal: u8,
     /// The transactions.
-    pub requests: Vec<Asked>,
+    pub requests: Vec<ClientRequest>,
     /// Participants may look for transactions in doubt, at any time.
     pub doubts: bool,
     /// How many restarts of partitions there may be.
@@ -95,7 +96,7 @@ impl Setup {
             self.requests.len().checked_sub(1).filter(|last| self.requests[*last].coordinator == coordinator);
         let after = before.map(|last| last as u8);
         let at_once = matches!(act, Act::Write(_)) && after.is_none();
-        self.requests.push(Asked { coordinator, act, keys: keys.to_vec(), after, at_once });
+        self.requests.push(ClientRequest { coordinator, act, keys: keys.to_vec(), after, at_once });
         self
     }
 

@@ -1,5 +1,5 @@
-//! States of single instances and what leads from one to another. They are kept as paths of events: an instance is built again
-//! by repeating what happened to it.
+//! States of single instances and what leads from one to another. They are stored as paths of events: an instance is
+//! built again by repeating what happened to it.
 
 use crate::model::host::{Event, Host, Known};
 use crate::model::setup::Setup;

@@ -67,7 +67,7 @@ impl Scene {
         client
     }
 
-    /// A session here that has been told.
+    /// A session here that has got -DEGRADED.
     fn pessimistic(&mut self) -> Client {
         let (client, key) = (self.dependent(), self.keys[1].clone());
         assert!(self.get(client, &key).starts_with("-DEGRADED"));
@@ -104,8 +104,8 @@ fn blocked_a_request_declares_the_region_cut_off_and_names_it() {
     let second = Client::new(first.at, 99);
     assert_eq!(scene.get(second, "about"), "\"they are new\"");
     let (key, begun) = (scene.keys[1].clone(), scene.world.now);
-    let told = scene.get(first, &key);
-    assert!(told.starts_with("-DEGRADED") && told.contains("of region far"), "{told}");
+    let reply = scene.get(first, &key);
+    assert!(reply.starts_with("-DEGRADED") && reply.contains("of region far"), "{reply}");
     let waited = (scene.world.now - begun) / 1_000;
     assert!((DECLARED_MS..DECLARED_MS + 200).contains(&waited), "{waited} ms");
     // It is known at its coordinator now.
@@ -121,9 +121,10 @@ fn a_pipeline_waits_once() {
     let mut scene = Scene::cut(Mutants::default());
     let (client, key, begun) = (scene.dependent(), scene.keys[1].clone(), scene.world.now);
     let get = || Request::One { session: client.session, operation: on(&key, GET) };
-    let asked: Vec<_> = (0..64).map(|_| scene.world.request(client.at, get())).collect();
-    let told: Vec<_> = asked.into_iter().map(|id| checker::render(&scene.world.await_reply(id))).collect();
-    assert!(told[0].starts_with("-DEGRADED") && told[63] == "\"old\"", "{told:?}");
+    let requests: Vec<_> = (0..64).map(|_| scene.world.request(client.at, get())).collect();
+    let replies: Vec<_> =
+        requests.into_iter().map(|id| checker::render(&scene.world.await_reply(id))).collect();
+    assert!(replies[0].starts_with("-DEGRADED") && replies[63] == "\"old\"", "{replies:?}");
     assert!(
         scene.world.now - begun < (DECLARED_MS + 200) * 1_000,
         "it waits for {}",
@@ -149,12 +150,13 @@ fn aborted(world: &mut World) -> usize {
 fn a_write_that_waits_for_another_region_is_not_tried_again_and_again() {
     let mut scene = Scene::cut(Mutants::default());
     let (client, key) = (scene.dependent(), scene.keys[1].clone());
-    let told = client.one(&mut scene.world, &key, increment(1));
-    assert!(told.starts_with("-DEGRADED"), "{told}");
+    let reply = client.one(&mut scene.world, &key, increment(1));
+    assert!(reply.starts_with("-DEGRADED"), "{reply}");
     assert_eq!(aborted(&mut scene.world), 1);
 }
 
-/// Whatever a commit lacks, its client hears of it within five seconds. A partition lacks what it had told only with a bug.
+/// Whatever a commit lacks, its client gets an error within five seconds. Only with a bug does a partition lack what
+/// it had announced.
 #[test]
 fn a_commit_that_lacks_something_ends() {
     let mut scene = Scene::cut(Mutant::HeardNotLogged.into());
@@ -166,10 +168,10 @@ fn a_commit_that_lacks_something_ends() {
     scene.world.crash(replica(HERE, 1));
     scene.world.start(replica(HERE, 1));
     let begun = scene.world.now;
-    let told = client.commit(&mut scene.world);
+    let reply = client.commit(&mut scene.world);
     let waited = (scene.world.now - begun) / 1_000;
-    assert!(told.starts_with("-CONFLICT") || told.starts_with("-DEGRADED"), "{told}");
-    assert!((DECLARED_MS..6_000).contains(&waited), "{told} after {waited} ms");
+    assert!(reply.starts_with("-CONFLICT") || reply.starts_with("-DEGRADED"), "{reply}");
+    assert!((DECLARED_MS..6_000).contains(&waited), "{reply} after {waited} ms");
     assert!(!client.begin(&mut scene.world).starts_with('-'));
 }
 
@@ -178,8 +180,8 @@ fn a_partition_that_is_down_is_not_taken_for_a_region_that_is_cut_off() {
     let mut scene = Scene::cut(Mutants::default());
     let (client, key) = (scene.dependent(), scene.keys[1].clone());
     scene.world.crash(replica(HERE, 1));
-    let told = scene.get(client, &key);
-    assert!(told.starts_with("-UNAVAILABLE partition 1 of the region"), "{told}");
+    let reply = scene.get(client, &key);
+    assert!(reply.starts_with("-UNAVAILABLE partition 1 of the region"), "{reply}");
 }
 
 #[test]
@@ -273,7 +275,7 @@ fn a_healed_session_is_promoted_and_has_lost_nothing() {
     assert_eq!(scene.pessimistic_here(), 0);
 }
 
-/// A token is a promise about everything that the session has seen: elsewhere it may be kept at once.
+/// A token is a promise about everything that the session has seen: elsewhere it may hold at once.
 #[test]
 fn a_token_of_a_pessimistic_session_tells_what_it_abandoned_too() {
     let mut scene = Scene::cut(Mutants::default());
@@ -314,8 +316,8 @@ fn a_removal_takes_nothing_back_that_its_session_was_not_shown() {
         "it takes nothing of that back"
     );
     assert!(scene.world.now - begin < 50_000, "nobody waits");
-    let told = here.one(&mut scene.world, "set", remove("x"));
-    assert!(told.starts_with("-DEGRADED"), "{told}");
+    let reply = here.one(&mut scene.world, "set", remove("x"));
+    assert!(reply.starts_with("-DEGRADED"), "{reply}");
     scene.heal();
     let reader = scene.session(MIDDLE);
     assert_eq!(reader.one(&mut scene.world, "set", MEMBERS), "{\"x\", \"y\"}");

@@ -123,12 +123,12 @@ fn corrections_44_what_depends_on_a_lost_write_is_given_up_everywhere() {
 }
 
 #[test]
-fn section_3_7_1_sessions_that_depend_on_a_lost_write_are_told_and_begin_anew() {
+fn section_3_7_1_sessions_that_depend_on_a_lost_write_get_an_error_and_begin_anew() {
     let mut scene = Scene::new(options(false, Mutants::default()));
     scene.evict();
     let (bereft, other, y) = (scene.bereft, scene.other, scene.y.clone());
-    let told = bereft.one(&mut scene.world, &y, GET);
-    assert!(told.starts_with("-UNAVAILABLE region far was evicted, and this session depends on"), "{told}");
+    let reply = bereft.one(&mut scene.world, &y, GET);
+    assert!(reply.starts_with("-UNAVAILABLE region far was evicted, and this session depends on"), "{reply}");
     assert_eq!(get(&mut scene.world, bereft, &y), "(nil)");
     set(&mut scene.world, bereft, &y, "anew");
     assert_eq!(get(&mut scene.world, other, "alone"), "stays", "nobody else is told");
@@ -136,13 +136,13 @@ fn section_3_7_1_sessions_that_depend_on_a_lost_write_are_told_and_begin_anew() 
     assert_eq!(get(&mut scene.world, other, &y), "anew");
     let timeout = Duration::from_millis(200);
     let ask = ContextRequest::Restore { token: scene.token.as_bytes(), timeout };
-    let told = other.ask(&mut scene.world, Request::Context { session: other.session, ask });
-    assert!(told.starts_with("-UNAVAILABLE region far was evicted"), "{told}");
+    let reply = other.ask(&mut scene.world, Request::Context { session: other.session, ask });
+    assert!(reply.starts_with("-UNAVAILABLE region far was evicted"), "{reply}");
     assert_eq!(get(&mut scene.world, other, &y), "anew");
 }
 
 #[test]
-fn what_depends_on_a_lost_write_is_kept_where_that_is_the_policy() {
+fn dependants_of_a_lost_write_stay_where_that_is_the_policy() {
     let mut scene = Scene::new(options(true, Mutants::default()));
     scene.evict();
     assert_eq!(scene.shown(), ["(nil)", "(nil)", "z"]);
@@ -206,7 +206,7 @@ fn survivors_that_die_meanwhile_agree() {
             scene.world.start_from(down, number != lost);
             scene.world.run_ms(pause % 300);
         }
-        // Whoever died before its log had it is told again.
+        // A partition that died before its log had the eviction gets it again.
         evict(&mut scene.world, HERE, FAR);
         scene.world.run_ms(6_000);
         assert_eq!(scene.shown(), ["(nil)", "(nil)", "(nil)"], "{pause}");

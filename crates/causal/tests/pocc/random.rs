@@ -1,5 +1,5 @@
-//! Random runs while regions are cut from one another, checked for transactional causal consistency by replaying claims. A
-//! session that is told that it goes on with less is a causal thread of its own from then on.
+//! Random runs while regions are cut from one another, checked for transactional causal consistency by replaying
+//! claims. A session that gets -DEGRADED is a causal thread of its own from then on.
 
 use super::client::{Client, GET, blind_step, increment, step};
 use super::degraded::world;
@@ -23,7 +23,7 @@ struct Actor {
     thread: u64,
     /// Its last transaction.
     last: usize,
-    asked: Option<RequestId>,
+    pending: Option<RequestId>,
 }
 
 struct Run {
@@ -34,7 +34,7 @@ struct Run {
     degraded: usize,
 }
 
-/// Plays a run; what the check of its history found, and how often a session was told.
+/// Plays a run; what the check of its history found, and how often a session got -DEGRADED.
 fn play(seed: u64, mutants: Mutants) -> (Report, usize) {
     let declare_after = Duration::from_millis(100);
     let options = Options {
@@ -50,7 +50,7 @@ fn play(seed: u64, mutants: Mutants) -> (Report, usize) {
     world.faults = Faults { loss: 2, duplication: 2, near: (50, 2_000), far: (2_000, 20_000), log: 500 };
     let places = (0..REGIONS).flat_map(|region| (0..2).map(move |number| coordinator(region, number)));
     let actor =
-        |(session, at)| Actor { client: Client::new(at, session), thread: session, last: 0, asked: None };
+        |(session, at)| Actor { client: Client::new(at, session), thread: session, last: 0, pending: None };
     let actors: Vec<Actor> = (1..).zip(places).map(actor).collect();
     let threads = actors.len() as u64;
     let mut run = Run { world, history: Vec::new(), actors, threads, degraded: 0 };
@@ -65,7 +65,7 @@ impl Run {
         for _ in 0..ROUNDS {
             for actor in 0..self.actors.len() {
                 self.collect(actor);
-                if self.actors[actor].asked.is_none() {
+                if self.actors[actor].pending.is_none() {
                     let value = format!("{}", self.history.len());
                     let steps: Vec<_> =
                         (0..self.world.random.usize(1..4)).map(|_| self.choose(&value)).collect();
@@ -102,7 +102,7 @@ impl Run {
     }
 
     fn send(&mut self, actor: usize, steps: &[(&str, Operation<'_>, bool)]) {
-        let asked: Vec<Step<'_>> = steps
+        let requested: Vec<Step<'_>> = steps
             .iter()
             .map(|(key, operation, blind)| match blind {
                 true => blind_step(key, operation.clone()),
@@ -126,9 +126,10 @@ impl Run {
             at_rest: false,
         });
         let client = self.actors[actor].client;
-        let request = Request::Many { session: client.session, steps: &asked, watched: false, multi: true };
+        let request =
+            Request::Many { session: client.session, steps: &requested, watched: false, multi: true };
         let id = self.world.request(client.at, request);
-        (self.actors[actor].last, self.actors[actor].asked) = (number, Some(id));
+        (self.actors[actor].last, self.actors[actor].pending) = (number, Some(id));
     }
 
     /// Takes what has come: claims, of which each belongs to its session's last transaction, and a reply.
@@ -137,10 +138,10 @@ impl Run {
             let whose = self.actors.iter().find(|actor| actor.client.session == claim.session);
             self.history[whose.expect("it is of a session here").last].claim = Some(claimed(&claim));
         }
-        let Some(reply) = self.actors[actor].asked.and_then(|id| self.world.inbox.0.remove(&id)) else {
+        let Some(reply) = self.actors[actor].pending.and_then(|id| self.world.inbox.0.remove(&id)) else {
             return;
         };
-        self.actors[actor].asked = None;
+        self.actors[actor].pending = None;
         let values = checker::render_values(&reply);
         let first = values.first().map_or("", String::as_str);
         let transaction = &mut self.history[self.actors[actor].last];
@@ -158,13 +159,13 @@ impl Run {
         }
     }
 
-    /// Everything heals, every session is promoted, and every region is asked for everything.
+    /// Everything heals, every session is promoted, and a client reads everything in every region.
     fn come_to_rest(&mut self) {
         self.world.faults = Faults::NONE;
         self.world.run_ms(2_000);
         for actor in 0..self.actors.len() {
             self.collect(actor);
-            assert!(self.actors[actor].asked.is_none(), "a request is not answered after all has healed");
+            assert!(self.actors[actor].pending.is_none(), "a request is not answered after all has healed");
             self.send(actor, &KEYS.map(|key| (key, read_of(key), false)));
             self.history.last_mut().expect("just sent").at_rest = true;
             self.world.run_ms(200);
@@ -222,13 +223,13 @@ fn claimed(claim: &Claim) -> checker::Claim {
 
 #[test]
 fn histories_with_degraded_sessions_are_causal() {
-    let mut told = 0;
+    let mut all_degraded = 0;
     for seed in crate::some_of(0..12) {
         let (report, degraded) = play(seed, Mutants::default());
         assert!(report.ok, "seed {seed}: {:#?}", report.violations);
-        told += degraded;
+        all_degraded += degraded;
     }
-    assert!(told > 10, "sessions were told {told} times");
+    assert!(all_degraded > 10, "sessions were told {all_degraded} times");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn nothing_that_a_session_wrote_is_cached() {
 
 /// Its last transaction is in doubt when it is closed, and ends later.
 #[test]
-fn nothing_is_kept_of_a_session_that_was_closed_late() {
+fn nothing_is_retained_of_a_session_that_was_closed_late() {
     let mut world = of(Options::default());
     let (client, key) = (client(HERE, 1), key_in(0, 2, "k"));
     world.crash(replica(HERE, 0));
@@ -128,7 +128,7 @@ fn nothing_is_kept_of_a_session_that_was_closed_late() {
     world.start(replica(HERE, 0));
     world.run_ms(2_000);
     assert_eq!(coordinator_of(&world).unsettled(), 0);
-    assert_eq!(coordinator_of(&world).kept_sessions(), 0);
+    assert_eq!(coordinator_of(&world).retained_sessions(), 0);
 }
 
 /// What a coordinator hears, and says, of what is received, in a second.

@@ -133,8 +133,8 @@ fn survivors_go_on_with_what_they_hold() {
 
 /// Whoever asks for it, and wherever it is when a region burns down: all of a transaction is there in the end, or nothing.
 #[test]
-fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
-    let (mut kept, mut all) = (0, 0);
+fn a_transaction_in_flight_survives_or_is_given_up_as_a_whole() {
+    let (mut survived, mut all) = (0, 0);
     for gateway in [0, 1, 2] {
         for pause in crate::some_of((0..160).step_by(16)) {
             let mut world = world(Mutants::default());
@@ -151,8 +151,8 @@ fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
             world.run_ms(4_000);
             let seen = agreed(&mut world, &[0, 1], &about);
             assert!(seen == [1, 1, 1] || seen == [11, 11, 11], "{about}: {seen:?}");
-            (kept, all) = (kept + usize::from(seen[0] == 11), all + 1);
-            // Whose transaction was given up is told first.
+            (survived, all) = (survived + usize::from(seen[0] == 11), all + 1);
+            // A session whose transaction was given up gets its error first.
             client(0).one(&mut world, &keys[0], GET);
             add(&mut world, 0, &[0, 1, 2], 100);
             world.run_ms(500);
@@ -160,7 +160,7 @@ fn a_transaction_under_way_is_kept_or_given_up_as_a_whole() {
             assert_eq!(agreed(&mut world, &[0, 1], &about), later, "{about}");
         }
     }
-    assert!(kept > 0 && kept < all, "both happen: {kept} of {all}");
+    assert!(survived > 0 && survived < all, "both happen: {survived} of {all}");
 }
 
 /// Partition 1 of region 1 is down, so that region 0 writes it in region 2, and hears nothing of what is written there.
@@ -180,8 +180,8 @@ fn half_elsewhere(world: &mut World) {
     world.run_ms(300);
 }
 
-/// The part in a region that is left goes with the lost one; what the session did there afterwards stays, and the session
-/// is told.
+/// The part in a region that is left goes with the lost one; what the session did there afterwards stays, and the
+/// session gets an error.
 #[test]
 fn a_part_elsewhere_is_given_up_with_the_lost_one() {
     let mut world = world(Mutants::default());
@@ -190,10 +190,10 @@ fn a_part_elsewhere_is_given_up_with_the_lost_one() {
     evict(&mut world, 0, 2);
     world.run_ms(4_000);
     let keys = keys(3);
-    let told = client(0).one(&mut world, &keys[0], GET);
+    let reply = client(0).one(&mut world, &keys[0], GET);
     assert!(
-        told.starts_with("-UNAVAILABLE region 2 was evicted, and what this session had written"),
-        "{told}"
+        reply.starts_with("-UNAVAILABLE region 2 was evicted, and what this session had written"),
+        "{reply}"
     );
     assert_eq!(read_by(&mut world, client(0)), [101, 1, 1]);
     assert_eq!(agreed(&mut world, &[0, 1], "all"), [101, 1, 1]);
@@ -246,27 +246,27 @@ fn what_reads_the_given_up_ends() {
     assert_eq!(watching.watch(&mut world, &keys[0]), "OK");
     evict(&mut world, 1, 2);
     world.run_ms(4_000);
-    let told = open.operate(&mut world, &keys[1], GET);
-    assert!(told.starts_with("-UNAVAILABLE region 2 was evicted"), "{told}");
-    let told = open.commit(&mut world);
-    assert!(told.starts_with("-UNAVAILABLE region 2 was evicted"), "{told}");
+    let reply = open.operate(&mut world, &keys[1], GET);
+    assert!(reply.starts_with("-UNAVAILABLE region 2 was evicted"), "{reply}");
+    let reply = open.commit(&mut world);
+    assert!(reply.starts_with("-UNAVAILABLE region 2 was evicted"), "{reply}");
     assert_eq!(open.one(&mut world, &keys[0], GET), "\"101\"", "it had written nothing itself");
     let reply = watching.watched(&mut world, &[step(&keys[0], increment(1))]);
     assert_eq!(reply, "(nil array)");
 }
 
-/// Whoever has a transaction open that ends with what its session had written is told so, even if it asks for no more than the
-/// end of it.
+/// A session with an open transaction that ends with the session's lost writes gets an error, even if its next request
+/// only ends the transaction.
 #[test]
-fn who_aborts_is_told_too() {
+fn an_abort_gets_the_error_too() {
     let mut world = world(Mutants::default());
     half_elsewhere(&mut world);
     let keys = keys(3);
     assert_eq!(client(0).begin(&mut world), "OK");
     evict(&mut world, 1, 2);
     world.run_ms(4_000);
-    let told = client(0).ask(&mut world, Request::Abort { session: SessionId(1) });
-    assert!(told.starts_with("-UNAVAILABLE region 2 was evicted, and what this session had"), "{told}");
+    let reply = client(0).ask(&mut world, Request::Abort { session: SessionId(1) });
+    assert!(reply.starts_with("-UNAVAILABLE region 2 was evicted, and what this session had"), "{reply}");
     assert_eq!(client(0).begin(&mut world), "OK");
     assert_eq!(client(0).operate(&mut world, &keys[0], GET), "\"101\"");
 }
@@ -391,9 +391,9 @@ fn shown_during(world: &mut World, ms: u64) -> Timestamp {
     shown
 }
 
-/// Partition 3 has told more than its log knows when it restarts. The root of its region is down meanwhile, and perhaps others
-/// above it are, so that only those that are left between them know; what they tell the root when it is back comes to be
-/// stable in the other region.
+/// Partition 3 has reported more than its log knows when it restarts. The root of its region is down meanwhile, and
+/// perhaps others above it are, so that only those that are left between them know; what they tell the root when it is
+/// back comes to be stable in the other region.
 #[test]
 fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
     for (fan_out, above) in [(1, &[0][..]), (1, &[0, 1]), (2, &[0])] {
@@ -406,11 +406,11 @@ fn a_cut_is_not_below_what_those_above_in_a_tree_still_come_to_call_stable() {
             world.crash(replica(0, 3));
             world.run_ms(10);
             world.start(replica(0, 3));
-            // All that was on its way from region 2 is there before anybody is told.
+            // All that was on its way from region 2 is there before any partition learns of the loss.
             world.run_ms(450);
             let up = |index: &u16| !above.contains(index);
-            let told = (0..5).filter(up).map(|index| (0, index)).chain([(1, 1)]);
-            told.for_each(|(region, index)| {
+            let notified = (0..5).filter(up).map(|index| (0, index)).chain([(1, 1)]);
+            notified.for_each(|(region, index)| {
                 world.tell(replica(region, index), Message::Evict { regions: vec![RegionId(2)] });
             });
             world.run_ms(400 + pause);

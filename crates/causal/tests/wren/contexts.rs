@@ -15,8 +15,8 @@ fn world() -> World {
 }
 
 fn token(world: &mut World, client: Client) -> String {
-    let told = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
-    told.trim_matches('"').to_owned()
+    let reply = client.ask(world, Request::Context { session: client.session, ask: ContextRequest::Token });
+    reply.trim_matches('"').to_owned()
 }
 
 fn restore(world: &mut World, client: Client, token: &str, millis: u64) -> String {

@@ -113,8 +113,8 @@ fn a_restarted_peer_receives_what_it_lacks() {
     assert_eq!(here.many(&mut world, &both), "\"24\"; \"24\"");
 }
 
-/// A partition tells a root that answers nothing only so much. A root whose earlier life heard all of that, while another
-/// partition was down, must be told again in its next life.
+/// A partition tells a root that answers nothing only so much. A root whose earlier life heard all of that, while
+/// another partition was down, needs the report again in its next life.
 #[test]
 fn stable_times_rise_again_after_the_root_restarts_twice_beside_a_partition_that_is_down() {
     let options = Options { durability: Durability::Synced, ..Options::default() };
@@ -179,7 +179,7 @@ fn a_dead_coordinators_transaction_is_aborted_by_its_participants() {
 }
 
 /// Corrections 73: once the decider has logged the decision, the transaction takes effect everywhere although its
-/// coordinator died before it told the others.
+/// coordinator died before it notified the others.
 #[test]
 fn a_logged_decision_is_carried_out_without_its_coordinator() {
     let mut world = world(0);
@@ -242,7 +242,7 @@ fn a_step_that_cannot_be_evaluated_ends_its_transaction() {
 
 /// Corrections 33: below the horizon there is an error, never "absent".
 #[test]
-fn a_transaction_open_for_too_long_is_told_so() {
+fn a_transaction_open_for_too_long_gets_an_error() {
     let open_for = Duration::from_millis(200);
     let mut world = World::new(1, 2, 1, Options { open_for, ..Options::default() }, 3);
     world.run_ms(300);

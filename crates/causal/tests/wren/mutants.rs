@@ -104,10 +104,10 @@ fn lag_under_load(mutants: Mutants) -> u64 {
     lags.max().expect("there was load")
 }
 
-/// Corrections 32, liveness: the time is told after a batch, too, and also while something waits. Whatever is written
-/// meanwhile, other regions see all but the last milliseconds.
+/// Corrections 32, liveness: partitions send the time after a batch, too, and also while something waits. Whatever is
+/// written meanwhile, other regions see all but the last milliseconds.
 #[test]
-fn time_that_is_told_only_when_nothing_waits_is_caught() {
+fn time_that_is_sent_only_when_nothing_waits_is_caught() {
     let (sound, mutant) = (Mutants::default(), Mutant::HeartbeatWhenIdle.into());
     let [sound, mutant] = [sound, mutant].map(lag_under_load);
     assert!(sound < 50, "{sound} ms behind");
@@ -135,7 +135,7 @@ fn a_shared_cache_without_versions_is_caught() {
     assert_eq!(reads_around_a_write(Mutant::CacheUnversioned.into()), ["\"1\"", "\"2\""], "fractured");
 }
 
-/// What a session reads that was told of its last write that it may have taken effect.
+/// What a session reads whose last write ended with UNKNOWNOUTCOME.
 fn read_after_an_unknown_outcome(mutants: Mutants) -> String {
     let options = Options { give_up_after: Duration::from_millis(500), mutants, ..Options::default() };
     let mut world = World::new(1, 1, 1, options, 3);
@@ -145,8 +145,8 @@ fn read_after_an_unknown_outcome(mutants: Mutants) -> String {
     world.run_ms(100);
     world.crash(replica(0, 0));
     let written = client.send(&mut world, &[step("x", write("new"))]);
-    let told = checker::render(&world.await_reply(written));
-    assert!(told.starts_with("-UNKNOWNOUTCOME"), "{told}");
+    let reply = checker::render(&world.await_reply(written));
+    assert!(reply.starts_with("-UNKNOWNOUTCOME"), "{reply}");
     let read = client.send(&mut world, &[step("x", GET)]);
     world.run_ms(50);
     world.start(replica(0, 0));

@@ -21,8 +21,8 @@ fn pipeline(client: Client, world: &mut World, commands: &[(String, Operation<'_
         let operation = on(key, operation.clone());
         world.request(client.at, Request::One { session: client.session, operation })
     };
-    let asked: Vec<RequestId> = commands.iter().map(send).collect();
-    asked.into_iter().map(|id| render(&world.await_reply(id))).collect()
+    let requests: Vec<RequestId> = commands.iter().map(send).collect();
+    requests.into_iter().map(|id| render(&world.await_reply(id))).collect()
 }
 
 /// A command on one of three keys of two partitions, of which one may hold a list.
@@ -98,13 +98,13 @@ fn a_pipeline_takes_as_many_transactions_as_a_command() {
 fn together(client: Client, world: &mut World, commands: &[KeyedOperation<'_>]) -> Vec<String> {
     let ahead = key_in(0, 2, "ahead");
     let ahead = on(&ahead, GET);
-    let asked: Vec<RequestId> = std::iter::once(&ahead)
+    let requests: Vec<RequestId> = std::iter::once(&ahead)
         .chain(commands)
         .map(|operation| {
             world.request(client.at, Request::One { session: client.session, operation: operation.clone() })
         })
         .collect();
-    asked[1..].iter().map(|id| render(&world.await_reply(*id))).collect()
+    requests[1..].iter().map(|id| render(&world.await_reply(*id))).collect()
 }
 
 fn count_up(key: &str) -> KeyedOperation<'_> {
@@ -139,7 +139,7 @@ fn a_partition_that_is_down_fails_its_own_commands_only() {
 
 /// Where the only partition that is written is gone, it is in doubt what it did; what was read elsewhere is known.
 #[test]
-fn reads_are_told_although_writes_are_in_doubt() {
+fn reads_are_answered_although_writes_are_in_doubt() {
     let mut world = world(6);
     let client = Client::new(coordinator(0, 0), 1);
     let (up, down) = (key_in(0, 2, "up"), key_in(1, 2, "down"));

@@ -179,8 +179,8 @@ fn observing_transactions_over_two_partitions_retry_until_they_pass() {
     let clients = [0, 1].map(|number| Client::new(coordinator(0, number), 1));
     let steps = [step(&a, increment(1)), step(&b, increment(1))];
     for round in 0..10 {
-        let asked = clients.map(|client| client.send(&mut world, &steps));
-        let mut seen = asked.map(|id| checker::render(&world.await_reply(id)));
+        let requests = clients.map(|client| client.send(&mut world, &steps));
+        let mut seen = requests.map(|id| checker::render(&world.await_reply(id)));
         seen.sort_by_key(|reply| reply.len());
         let value = |n: i64| format!("(integer) {n}; (integer) {n}");
         let expected = [2 * round + 1, 2 * round + 2].map(value);
@@ -224,12 +224,12 @@ fn a_long_pipeline_of_a_session_is_served_in_order() {
     let (at, session) = (coordinator(0, 0), SessionId(1));
     let begun = world.request(at, Request::Begin { session, read_only: false, watched: false });
     let steps = [blind_step("n", increment(1))];
-    let asked: Vec<_> =
+    let requests: Vec<_> =
         (0..4_000).map(|_| world.request(at, Request::Operate { session, steps: &steps })).collect();
     let committed = world.request(at, Request::Commit { session });
     assert!(world.inbox.0.is_empty(), "no snapshot is known yet");
     assert_eq!(checker::render(&world.await_reply(committed)), "OK");
-    assert!(asked.iter().chain([&begun]).all(|id| world.inbox.0.contains_key(id)));
+    assert!(requests.iter().chain([&begun]).all(|id| world.inbox.0.contains_key(id)));
     assert_eq!(Client { at, session }.one(&mut world, "n", GET), "\"4000\"");
 }
 

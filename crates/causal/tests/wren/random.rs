@@ -49,7 +49,7 @@ pub struct Plan {
 /// A client that has one request out at most.
 struct Actor {
     client: Client,
-    asked: Option<(RequestId, usize)>,
+    pending: Option<(RequestId, usize)>,
 }
 
 /// A loss of memory: about to happen, happened, being made good.
@@ -75,7 +75,7 @@ struct Run {
     forgotten: BTreeSet<u64>,
     /// Transactions that were under way while some partition waited for its peers' state: it refuses.
     excused: BTreeSet<u64>,
-    /// What clients were told instead of a result, and how often.
+    /// The errors in place of results, and how often each came.
     refusals: BTreeMap<String, usize>,
 }
 
@@ -121,7 +121,7 @@ fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<Listed
     let places =
         (0..REGIONS).flat_map(|region| (0..COORDINATORS).map(move |number| coordinator(region, number)));
     let actors =
-        (1..).zip(places).map(|(session, at)| Actor { client: Client::new(at, session), asked: None });
+        (1..).zip(places).map(|(session, at)| Actor { client: Client::new(at, session), pending: None });
     let mut run = Run {
         world,
         history: Vec::new(),
@@ -135,10 +135,10 @@ fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<Listed
     run.play();
     run.come_to_rest();
     run.add_strays();
-    let (asked, committed) = run.committed();
+    let (requested, committed) = run.committed();
     assert!(
-        committed > asked * 7 / 10,
-        "seed {seed}: {committed} of {asked} transactions committed: {:?}",
+        committed > requested * 7 / 10,
+        "seed {seed}: {committed} of {requested} transactions committed: {:?}",
         run.refusals
     );
     let listed = run.losses();
@@ -147,7 +147,7 @@ fn history(seed: u64, plan: Plan) -> (Vec<Transaction>, BTreeMap<u16, Vec<Listed
 
 impl Run {
     fn losses(&self) -> BTreeMap<u16, Vec<ListedLoss>> {
-        let told = |conflict: Conflict| ListedLoss {
+        let as_listed = |conflict: Conflict| ListedLoss {
             key: conflict.key.into(),
             name: conflict.name.into(),
             value: conflict.lost.value.into(),
@@ -155,7 +155,7 @@ impl Run {
         };
         let partition = |region, index| self.world.node(replica(region, index)).as_partition();
         let conflicts = |region| (0..PARTITIONS).filter_map(move |index| partition(region, index));
-        let listed = |region| conflicts(region).flat_map(|held| held.conflicts()).map(told).collect();
+        let listed = |region| conflicts(region).flat_map(|held| held.conflicts()).map(as_listed).collect();
         (0..REGIONS).map(|region| (region, listed(region))).collect()
     }
 
@@ -165,7 +165,7 @@ impl Run {
         for _ in 0..self.plan.rounds {
             for actor in 0..self.actors.len() {
                 self.collect(actor);
-                match self.actors[actor].asked {
+                match self.actors[actor].pending {
                     Some(_) => {}
                     None if self.plan.interactive && self.world.random.u32(..3) == 0 => self.interact(actor),
                     None => self.ask(actor),
@@ -244,7 +244,7 @@ impl Run {
         }
     }
 
-    /// How many transactions were asked for while all partitions served or were down, and how many of them committed.
+    /// How many transactions clients sent while all partitions served or were down, and how many of them committed.
     fn committed(&self) -> (usize, usize) {
         let counted =
             || self.history.iter().filter(|transaction| !self.excused.contains(&transaction.number));
@@ -260,18 +260,18 @@ impl Run {
 
     fn excuse(&mut self) {
         if self.is_catching_up() {
-            let asked = self.actors.iter().filter_map(|actor| actor.asked);
-            self.excused.extend(asked.map(|(_, place)| self.history[place].number));
+            let pending = self.actors.iter().filter_map(|actor| actor.pending);
+            self.excused.extend(pending.map(|(_, place)| self.history[place].number));
         }
     }
 
-    /// Everything heals; everybody answers; then every region is asked for everything.
+    /// Everything heals; everybody answers; then a client reads everything in every region.
     fn come_to_rest(&mut self) {
         self.world.faults = Faults::NONE;
         self.world.run_ms(3_500);
         for actor in 0..self.actors.len() {
             self.collect(actor);
-            assert!(self.actors[actor].asked.is_none(), "a request is not answered after all has healed");
+            assert!(self.actors[actor].pending.is_none(), "a request is not answered after all has healed");
         }
         for actor in 0..self.actors.len() {
             let steps: Vec<(String, Operation<'static>, bool)> = keys()
@@ -285,7 +285,11 @@ impl Run {
             self.history.last_mut().expect("just sent").at_rest = true;
             self.world.run_ms(200);
             self.collect(actor);
-            assert!(self.actors[actor].asked.is_none(), "a read at rest is not answered: {}", self.states());
+            assert!(
+                self.actors[actor].pending.is_none(),
+                "a read at rest is not answered: {}",
+                self.states()
+            );
         }
     }
 
@@ -418,7 +422,7 @@ impl Run {
 
     fn send(&mut self, actor: usize, steps: &[(String, Operation<'_>, bool)]) {
         let client = self.actors[actor].client;
-        let asked: Vec<Step<'_>> = steps
+        let requested: Vec<Step<'_>> = steps
             .iter()
             .map(|(key, operation, blind)| match blind {
                 true => blind_step(key, operation.clone()),
@@ -426,9 +430,10 @@ impl Run {
             })
             .collect();
         let number = self.record(actor, steps);
-        let request = Request::Many { session: client.session, steps: &asked, watched: false, multi: true };
+        let request =
+            Request::Many { session: client.session, steps: &requested, watched: false, multi: true };
         let id = self.world.request(client.at, request);
-        self.actors[actor].asked = Some((id, number));
+        self.actors[actor].pending = Some((id, number));
     }
 
     /// Begins a transaction in the history.
@@ -460,9 +465,9 @@ impl Run {
             let claim = (claim.session.0, claimed(&claim));
             self.attribute(claim.0, claim.1);
         }
-        let Some((id, number)) = self.actors[actor].asked else { return };
+        let Some((id, number)) = self.actors[actor].pending else { return };
         let Some(reply) = self.world.inbox.0.remove(&id) else { return };
-        self.actors[actor].asked = None;
+        self.actors[actor].pending = None;
         let transaction = &mut self.history[number];
         assert_eq!(transaction.session, session.0);
         let values = checker::render_values(&reply);

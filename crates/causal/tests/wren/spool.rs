@@ -58,8 +58,8 @@ fn assert_converged(world: &mut World, clients: &[Client], increments: u32) {
     assert!(seen.iter().all(|read| *read == seen[0]), "{seen:?}");
     assert!(seen[0].ends_with(&format!("; \"{increments}\"")), "{}", seen[0]);
     for (region, index) in partitions(world) {
-        let kept = partition(world, region, index);
-        assert_eq!((kept.unreceived(), kept.queued_bytes(), kept.spilled_bytes()), (0, 0, 0));
+        let held = partition(world, region, index);
+        assert_eq!((held.unreceived(), held.queued_bytes(), held.spilled_bytes()), (0, 0, 0));
         assert_eq!(world.spooled(replica(region, index)), 0, "what nobody needs is freed");
     }
 }
@@ -78,8 +78,8 @@ fn a_region_cut_off_for_long_is_sent_what_was_spilled() {
     world.cut(0, 1);
     write_on(&mut world, &clients, 300);
     for (region, index) in partitions(&world) {
-        let (kept, spooled) = (partition(&world, region, index), world.spooled(replica(region, index)));
-        assert_eq!(kept.spilled_bytes(), spooled as u64);
+        let (held, spooled) = (partition(&world, region, index), world.spooled(replica(region, index)));
+        assert_eq!(held.spilled_bytes(), spooled as u64);
         assert!(spooled > 0, "what memory has no room for is in the spool");
     }
     assert!(world.spooled(replica(0, 0)) > 5 * SMALL, "the values are there");
@@ -160,7 +160,7 @@ fn a_restart_loses_the_spool_and_says_so() {
     assert_converged(&mut world, &clients, 400);
 }
 
-/// A checkpoint is written while so much is committed that what it has not told yet leaves memory; then the process
+/// A checkpoint is written while so much is committed that effects not yet sent leave memory; then the process
 /// restarts from it. What each region reads of the counter in the end.
 fn counted_after_such_a_checkpoint(spill_bytes: u64, mutants: Mutants) -> Vec<String> {
     let (mut world, clients) = (world(2, 200_000, spill_bytes), clients(2));

@@ -30,8 +30,8 @@ fn client(region: u16, number: u16) -> Client {
 fn write_all(world: &mut World, region: u16, value: &str) {
     let keys = keys();
     let steps: Vec<_> = keys.iter().map(|key| step(key, write(value))).collect();
-    let told = client(region, 0).many(world, &steps);
-    assert!(told.split("; ").all(|reply| reply == "OK"), "{told}");
+    let reply = client(region, 0).many(world, &steps);
+    assert!(reply.split("; ").all(|reply| reply == "OK"), "{reply}");
 }
 
 /// Through another coordinator than the one that writes.
@@ -117,8 +117,8 @@ fn slow_clocks_follow_the_fastest_one_through_the_tree() {
     }
 }
 
-/// Region 2 is lost. Partition 3 has told more than its log knows when it restarts: those above it in the tree say so, and what
-/// has been read stays.
+/// Region 2 is lost. Partition 3 has reported more than its log knows when it restarts: those above it in the tree say
+/// so, and what has been read stays.
 #[test]
 fn an_evicted_region_is_cut_above_what_was_shown_whoever_restarted() {
     for fan_out in [1, 2] {

@@ -92,7 +92,7 @@ pub struct World {
     pub random: Rng,
     /// Of all coordinators.
     pub claims: Vec<Claim>,
-    /// What was replicated: it committed, whatever its client was told.
+    /// What was replicated: it committed, whatever the reply said.
     pub replicated: Vec<Claim>,
     /// How many messages of stabilization each has sent and received.
     pub stabilization: BTreeMap<Address, u64>,

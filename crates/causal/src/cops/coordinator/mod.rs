@@ -101,7 +101,7 @@ enum Phase {
         results: BTreeMap<u16, Got>,
         /// It is the second round of a get transaction.
         second: bool,
-        /// A partition that does not have the state that was asked for: the request begins again.
+        /// A partition that does not have the requested state: the coordinator begins the request again.
         gone: Option<u16>,
     },
     /// A write is out.
@@ -281,7 +281,7 @@ impl Coordinator {
         self.give_up_waiting(now, session, out);
     }
 
-    /// True if the client has gone and asked for nothing else before.
+    /// True if the client has gone and has no other open request.
     fn is_closing(&self, session: SessionId) -> bool {
         let next = self.sessions.get(&session).and_then(|state| state.queue.front());
         next.is_some_and(|waiting| matches!(waiting.ask, Ask::Close))

@@ -100,7 +100,7 @@ impl Coordinator {
         }
     }
 
-    /// A partition did not have the state that was asked for.
+    /// A partition did not have the requested state.
     pub(super) fn begin_again(&mut self, now: Now, number: u64, out: &mut Outputs<'_, Node>) {
         if let Some(running) = self.running.remove(&number) {
             self.first_round(now, number, running, out);
@@ -130,8 +130,8 @@ impl Coordinator {
                 *version = missing.get(partition).copied();
             }
         }
-        if let Phase::Getting { round: asked, awaited, second, .. } = &mut running.phase {
-            (*asked, *awaited, *second) = (round, first, true);
+        if let Phase::Getting { round: current, awaited, second, .. } = &mut running.phase {
+            (*current, *awaited, *second) = (round, first, true);
         }
         self.keep(now, number, running, out);
     }
@@ -158,12 +158,12 @@ impl Coordinator {
         let Phase::Getting { results, .. } = &mut running.phase else { return };
         let results = std::mem::take(results);
         let Running { session, steps, replies, numbers, .. } = &mut running;
-        let mut told = Replies { steps, replies, numbers };
+        let mut assembled = Replies { steps, replies, numbers };
         for (partition, got) in &results {
-            got.answers.iter().for_each(|answer| told.take(*partition, answer.clone()));
+            got.answers.iter().for_each(|answer| assembled.take(*partition, answer.clone()));
             self.note_got(*session, *partition, got);
         }
-        told.finish(self.topology.partitions());
+        assembled.finish(self.topology.partitions());
         self.claim(number, &running, &results, None);
         self.answer(now, number, running, out);
     }

@@ -79,9 +79,9 @@ impl Coordinator {
                 }
             }
         }
-        let mut told =
+        let mut assembled =
             Replies { steps: &running.steps, replies: &mut running.replies, numbers: &mut running.numbers };
-        put.got.answers.iter().for_each(|answer| told.take(partition, answer.clone()));
+        put.got.answers.iter().for_each(|answer| assembled.take(partition, answer.clone()));
         self.claim(number, &running, &BTreeMap::from([(partition, put.got.clone())]), Some(&put));
         self.answer(now, number, running, out);
     }

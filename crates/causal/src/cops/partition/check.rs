@@ -1,5 +1,5 @@
-//! `dep_check` (COPS, section 4.4), both sides: who has a write of another region asks the partitions of its region whether the
-//! nearest dependencies are written; who is asked answers when they are.
+//! `dep_check` (COPS, section 4.4), both sides: a partition with a write of another region asks the partitions of its
+//! own region whether the nearest dependencies are written; each of these answers when they are.
 //!
 //! A dependency is written when everything of its region up to it is: this version itself, whatever has overwritten it since, and
 //! no other (Corrections 45). An answer says what is written altogether, so that the writes that follow seldom ask.
@@ -117,7 +117,7 @@ impl Partition {
         if self.covers(&self.settled(), &versions) {
             return out.send(from, self.dep_checked());
         }
-        self.checks.waiting.retain(|(asker, asked, _)| *asker != from || *asked != versions);
+        self.checks.waiting.retain(|(asker, awaited, _)| *asker != from || *awaited != versions);
         self.checks.waiting.push((from, versions, now.instant));
     }
 

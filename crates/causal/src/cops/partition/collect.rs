@@ -5,10 +5,10 @@
 //! that is still to come has observed what is at or below, so that who did what is forgotten there, and the cells hold
 //! it. While a region is cut off the time stands still.
 //!
-//! In COPS-GT the time lags by [`Options::lease`]: for so long the versions are kept that a get transaction may ask for
-//! in its second round, and what versions depend on that it may have read a part of before. A transaction that takes
-//! longer restarts, by its coordinator's clock; a request that is delayed on its way to a partition gets the answer
-//! that the version is collected.
+//! In COPS-GT the time lags by [`Options::lease`]: for so long the partition retains the versions that a get
+//! transaction may request in its second round, and the dependencies of versions that it may have read in part before.
+//! A transaction that takes longer restarts, by its coordinator's clock; a request that is delayed on its way to a
+//! partition gets the answer that the version is collected.
 //!
 //! [`Options::lease`]: crate::cops::Options::lease
 
@@ -22,7 +22,7 @@ use types::{Instant, Timestamp};
 
 /// How many steps a tick spends at most on keys in which effects wait, on average: about a millisecond.
 const REFRESHED: u64 = 5000;
-/// How many earlier times are kept at most, to lag by the lease.
+/// How many earlier times a partition retains at most, to lag by the lease.
 const EARLIER: u32 = 16;
 
 /// What was written in every region, and when that was known.
@@ -87,7 +87,7 @@ impl Partition {
 mod tests {
     use super::*;
 
-    /// Corrections 46: what is leased is kept as long as the lease says.
+    /// Corrections 46: a leased version stays as long as the lease says.
     #[test]
     fn what_is_known_counts_after_the_lease() {
         let (lease, mut lag) = (Duration::from_micros(160), Lag::default());

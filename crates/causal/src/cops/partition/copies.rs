@@ -1,5 +1,5 @@
-//! A partition that is kept by several processes of its region (`replication::copies`), which stand for the paper's chains
-//! (COPS, section 5.2; Corrections 42 and 67).
+//! A partition with copies in several processes of its region (`replication::copies`), which stand for the paper's
+//! chains (COPS, section 5.2; Corrections 42 and 67).
 //!
 //! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again after a
 //! restart, the leader tells them with each promise, so that they keep no more than it does.

@@ -142,7 +142,7 @@ impl Partition {
             lost.reported.retain(|_, (_, of)| of.end.is_some());
         }
         if self.status == Status::Transferring {
-            // A lost region may be among those that the partition asked.
+            // A lost region may be among those that the partition queried.
             self.begin_state_transfer(now, random, out);
         }
     }
@@ -264,9 +264,9 @@ impl Partition {
 
     fn everybody_ended(&self) -> bool {
         let mut lost = self.evictions.lost.values();
-        let has_told =
+        let has_reported =
             |lost: &Lost, peer| lost.reported.get(&peer).is_some_and(|(_, reported)| reported.end.is_some());
-        lost.all(|lost| lost.end.is_some() && self.survivors().all(|peer| has_told(lost, peer)))
+        lost.all(|lost| lost.end.is_some() && self.survivors().all(|peer| has_reported(lost, peer)))
     }
 
     fn held_of_lost(&self) -> Vec<Holding> {
@@ -513,7 +513,7 @@ impl Partition {
     }
 }
 
-/// What people are told.
+/// Reports for people.
 impl Partition {
     /// The names of the regions that are gone for good, each with the end of its stream once that is known.
     pub fn evicted(&self) -> impl Iterator<Item = (&str, Option<Timestamp>)> {

@@ -3,7 +3,8 @@
 //! `write` is `put_after` of a client of the region, `replicate` of another region, `check` is `dep_check`, `read`
 //! `get_by_version`; `collect` forgets what nobody needs, `recover` is the log and the checkpoint, `state_transfer` takes
 //! what a log lacks from other regions, `expire` deletes what is overdue, `conflicts` tells what concurrent writes cost others,
-//! `copies` is what a partition does that is kept by several processes of its region, `evict` goes on without lost regions.
+//! `copies` is what a partition does that has copies in several processes of its region, `evict` goes on without lost
+//! regions.
 
 mod check;
 mod collect;
@@ -96,7 +97,7 @@ pub struct Partition {
     gaps: bool,
     /// The versions that it waits for before it serves again.
     catch_up_wait: CatchUpWait,
-    /// What was first asked for before may have been done and is forgotten.
+    /// The fence: a request first sent before it may have been done and forgotten.
     fence: Fence,
     expiry: Expiry,
     /// This region's versions written since the last call; see [`Options::claims`].
@@ -215,8 +216,8 @@ impl Partition {
         self.status == Status::Serving
     }
 
-    /// How many effects above the horizon are kept of a key.
-    pub fn kept(&self, key: &[u8]) -> usize {
+    /// How many effects above the horizon the store retains of a key.
+    pub fn retained(&self, key: &[u8]) -> usize {
         self.store.effects(self.store.hash(key), key).count()
     }
 

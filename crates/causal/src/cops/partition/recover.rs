@@ -22,19 +22,19 @@ const KEYS: u64 = 1 << 63;
 const LOSSES: u64 = 1 << 62;
 /// And what versions depend on, behind these.
 const CAUSES: u64 = 1 << 61;
-/// A cursor has so many bits less of a place: what is placed within some milliseconds is told in one piece.
+/// A cursor has so many bits less of a place: writes placed within some milliseconds are in one piece.
 const PLACE: u32 = 26;
 
 impl Partition {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
-        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
+        let (mut retained, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
             match Record::decode(&mut Reader::new(bytes))? {
                 Record::Common(stable::Record::RetainedEffect { key, stamp, effect }) => {
                     self.note_shown(stamp);
-                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                    if let Some(full) = retained.add(&key, stamp, &effect) {
                         full.put_into(&mut self.store);
                     }
                 }
@@ -44,7 +44,7 @@ impl Partition {
                 record => self.recover_record(record)?,
             }
         }
-        kept.put_into(&mut self.store);
+        retained.put_into(&mut self.store);
         Ok(())
     }
 
@@ -192,7 +192,8 @@ impl Partition {
     }
 
     /// The writes of this region after a place that some region may lack; returns where to go on: half of a place, so that it
-    /// never looks like a cursor of a key. Each piece says what is no longer kept, which is in no log either.
+    /// never looks like a cursor of a key. Each piece says what the partition no longer retains, which is in no log
+    /// either.
     fn checkpoint_outgoing(&self, after: Timestamp, chunk: &mut Vec<u8>) -> u64 {
         let until = self.outbox.dropped();
         record::put(chunk, &Record::Common(stable::Record::Dropped { until }));

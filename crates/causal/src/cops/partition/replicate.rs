@@ -28,7 +28,7 @@ pub(super) struct Equivalent {
     pub(super) link: Link,
     /// What has arrived and is not written here, in order of place.
     pub(super) arrived: VecDeque<Arrived>,
-    /// When the dependencies of the first of these were last asked for.
+    /// When this partition last sent the dependency check of the first of these.
     pub(super) checked: Option<Instant>,
     /// Everything of each region up to here is written there, also before all that is still to come from there.
     pub(super) written: Entries,
@@ -276,6 +276,6 @@ impl Written {
 }
 
 /// When a question is to be repeated.
-pub(super) fn is_overdue(asked: Option<Instant>, now: Instant, after: Duration) -> bool {
-    asked.is_none_or(|asked| now - asked >= after)
+pub(super) fn is_overdue(last: Option<Instant>, now: Instant, after: Duration) -> bool {
+    last.is_none_or(|last| now - last >= after)
 }

@@ -55,7 +55,7 @@ pub(super) struct PeerHoldings {
 #[derive(Debug, Default)]
 pub(super) struct CatchUpWait {
     since: Instant,
-    asked: Option<Instant>,
+    requested_at: Option<Instant>,
     /// By partition of the region the versions that it must have written.
     needed: BTreeMap<u16, Entries>,
 }
@@ -65,14 +65,14 @@ pub(super) struct CatchUpWait {
 pub(super) struct StateTransfer {
     /// Its name in questions and answers.
     name: u64,
-    /// Who is asked.
+    /// The partitions that it queries.
     of: BTreeSet<Address>,
     /// Since when answers are awaited.
     since: Instant,
     unanswered: BTreeSet<Address>,
     /// Regions whose equivalent is silent and without which it goes on, as a loss is accepted.
     without: BTreeSet<RegionId>,
-    asked: Option<Instant>,
+    requested_at: Option<Instant>,
     reported: BTreeMap<Address, PeerHoldings>,
     /// No time was ever heard of this partition that is above.
     highest: Timestamp,
@@ -99,7 +99,7 @@ struct Taking {
     horizon: Timestamp,
     /// All pieces are there: how far the own effects above the horizon are added to them.
     merging: Option<u64>,
-    /// These are added, and the regions of the givers have been asked what is visible there.
+    /// These are added, and this partition has asked the givers' regions what is visible there.
     complete: bool,
 }
 
@@ -174,8 +174,8 @@ impl Partition {
         out.arm(Timer::Tick, now.instant + self.options.tick_every);
     }
 
-    /// What is lacked of an equivalent is no longer queued there: its state is taken. What this life has been asked for and has done is
-    /// still known.
+    /// An equivalent no longer queues what this partition lacks: this partition takes its state. It still knows the
+    /// requests of this life and what it has done.
     pub(super) fn on_transfer_required(
         &mut self,
         now: Now,
@@ -260,8 +260,8 @@ impl Partition {
                     let regions = silent.iter().filter_map(|address| self.topology.locate(*address));
                     let equivalents = regions.filter(|(_, index)| *index == self.index);
                     state_transfer.without.extend(equivalents.map(|(region, _)| region));
-                } else if is_overdue(state_transfer.asked, now.instant, retry) {
-                    state_transfer.asked = Some(now.instant);
+                } else if is_overdue(state_transfer.requested_at, now.instant, retry) {
+                    state_transfer.requested_at = Some(now.instant);
                     let name = state_transfer.name;
                     let ask = |address: &Address| {
                         out.send(*address, Message::HoldingsQuery { state_transfer: name })
@@ -342,7 +342,7 @@ impl Partition {
         let others = regions.flat_map(|(region, _)| self.topology.held(region));
         state_transfer.unanswered =
             others.filter(|(index, _)| *index != self.index).map(|(_, address)| address).collect();
-        (state_transfer.since, state_transfer.asked) = (now.instant, None);
+        (state_transfer.since, state_transfer.requested_at) = (now.instant, None);
         if let Some(taking) = &mut state_transfer.taking {
             (taking.merging, taking.complete) = (None, true);
         }
@@ -398,7 +398,7 @@ impl Partition {
 
     fn install(&mut self, content: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(content);
-        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
+        let (mut retained, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             match Record::decode(&mut Reader::new(reader.bytes()?))? {
                 Record::RetainedDependencies(region, at, dependencies) => {
@@ -425,14 +425,14 @@ impl Partition {
                     }
                 }
                 Record::Common(stable::Record::RetainedEffect { key, stamp, effect }) => {
-                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                    if let Some(full) = retained.add(&key, stamp, &effect) {
                         self.install_effects(full);
                     }
                 }
                 _ => return Err(Malformed("piece")),
             }
         }
-        self.install_effects(kept);
+        self.install_effects(retained);
         Ok(())
     }
 
@@ -443,7 +443,7 @@ impl Partition {
     }
 
     /// Effects on one key that an equivalent has written; what it has written since the request comes by replication.
-    fn install_effects(&mut self, mut kept: RetainedEffects<Entries>) {
+    fn install_effects(&mut self, mut retained: RetainedEffects<Entries>) {
         let region = self.region;
         let Some(written) = self
             .state_transfer
@@ -452,16 +452,16 @@ impl Partition {
         else {
             return;
         };
-        kept.effects.retain(|(stamp, _)| stamp.at <= written.of(stamp.region));
-        kept.effects.iter().for_each(|(stamp, _)| self.note_shown(*stamp));
+        retained.effects.retain(|(stamp, _)| stamp.at <= written.of(stamp.region));
+        retained.effects.iter().for_each(|(stamp, _)| self.note_shown(*stamp));
         let Some(state_transfer) = &mut self.state_transfer else { return };
         let Some(Taking { staged, horizon, .. }) = &mut state_transfer.taking else { return };
-        kept.put_into(staged.as_mut().unwrap_or(&mut self.store));
+        retained.put_into(staged.as_mut().unwrap_or(&mut self.store));
         let horizon = *horizon;
         let mut own: BTreeMap<Stamp, KeyEffects> = BTreeMap::new();
-        for (stamp, effect) in kept.effects.iter().filter(|(stamp, _)| stamp.region == region) {
+        for (stamp, effect) in retained.effects.iter().filter(|(stamp, _)| stamp.region == region) {
             if stamp.at > horizon {
-                let of_key = || KeyEffects { key: kept.key.clone(), effects: Vec::new() };
+                let of_key = || KeyEffects { key: retained.key.clone(), effects: Vec::new() };
                 own.entry(*stamp).or_insert_with(of_key).effects.push(effect.clone());
             }
         }
@@ -506,7 +506,7 @@ impl Partition {
         needed: BTreeMap<u16, Entries>,
         out: &mut Outputs<'_, Node>,
     ) {
-        self.catch_up_wait = CatchUpWait { since: now.instant, asked: None, needed };
+        self.catch_up_wait = CatchUpWait { since: now.instant, requested_at: None, needed };
         self.clock.recover(highest.max(self.written.of(self.region)));
         self.written.set(self.region, self.clock.last());
         self.fence.at = self.clock.last();
@@ -546,8 +546,8 @@ impl Partition {
         let behind: Vec<(u16, Entries)> = self.lagging().collect();
         if behind.is_empty() || is_accepted {
             self.status = Status::Serving;
-        } else if is_overdue(self.catch_up_wait.asked, now.instant, self.options.retry_after) {
-            self.catch_up_wait.asked = Some(now.instant);
+        } else if is_overdue(self.catch_up_wait.requested_at, now.instant, self.options.retry_after) {
+            self.catch_up_wait.requested_at = Some(now.instant);
             for (index, needed) in behind {
                 let versions = (0u16..).map(RegionId).zip(needed.named().iter().copied()).collect();
                 out.send(self.topology.address(self.region, index), Message::DepCheck { versions });

@@ -118,7 +118,7 @@ impl Partition {
     }
 
     /// # Errors
-    /// It does not serve, or so much waits for other regions that no more is kept for them.
+    /// It does not serve, or the queue for other regions is full.
     fn admit_write(&self) -> Result<(), Error> {
         if !self.serves() {
             return Err(self.not_serving());
@@ -135,7 +135,7 @@ impl Partition {
         Err(Error::new(ErrorCode::Unavailable, text))
     }
 
-    /// The next place: above everything stamped, told or observed (Corrections 21).
+    /// The next place: above everything stamped, reported or observed (Corrections 21).
     pub(super) fn place(&mut self, now: Now, id: TransactionId) -> Stamp {
         let at = self.clock.tick(now.wall);
         Stamp { at, transaction: id, region: self.region, depends_on: self.written }

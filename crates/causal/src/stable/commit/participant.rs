@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use types::{Timestamp, TransactionId};
 
 /// Transactions this participant has proposed a timestamp for, and transactions whose timestamp is decided and that
-/// wait to be applied in timestamp order. `P` is what is kept of the former, `C` of the latter.
+/// wait to be applied in timestamp order. `P` is the state of the former, `C` of the latter.
 ///
 /// The bound that may be published is below every proposal: a decided timestamp is the maximum of the proposals, so
 /// nothing can still commit at or below it (Wren, Algorithm 7, line 6). A caller with a clock publishes the clock's

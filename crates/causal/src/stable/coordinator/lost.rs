@@ -2,10 +2,10 @@
 //! `partition::agreement`, which tells a coordinator in the answers to `StartTx`.
 //!
 //! At once nothing goes to the region any more. What only it could decide is in doubt, as when a partition loses its memory;
-//! everything else is asked of the next replica. When all survivors have given up what is above the cut, so does the cache:
-//! **a session that wrote some of it is told with its next request, of which nothing is done**, and sees it no more. What it
-//! wrote afterwards in regions that are left stays. An open transaction of anybody who reads that cache has ended, and
-//! watches count as touched.
+//! every other request goes to the next replica. When all survivors have given up what is above the cut, so does the
+//! cache: **the next request of a session that wrote some of it fails without effect**, and the session sees those
+//! writes no more. What the session wrote afterwards in regions that are left stays. An open transaction of anybody
+//! who reads that cache has ended, and watches count as touched.
 
 use super::Coordinator;
 use super::rerun::FailureReason;
@@ -49,7 +49,7 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
-    /// A region is gone for good: nothing is asked there any more.
+    /// A region is gone for good: no request goes there any more.
     pub(super) fn lose(&mut self, now: Now, region: RegionId, out: &mut Outputs<'_, Node<S>>) {
         if region == self.region {
             self.is_evicted = true;
@@ -148,8 +148,9 @@ impl<S: Times> Coordinator<S> {
         out: &mut Outputs<'_, Node<S>>,
     ) {
         let received = std::mem::take(&mut self.received);
-        let left =
-            received.into_iter().map(|(of, (received, told))| (of, (self.without_lost(received), told)));
+        let left = received
+            .into_iter()
+            .map(|(of, (received, heard_at))| (of, (self.without_lost(received), heard_at)));
         self.received = left.collect();
         let here = self.region;
         let is_bereft = |seen: S| self.bereaves(seen.depends_on(here)).is_some();
@@ -185,7 +186,7 @@ impl<S: Times> Coordinator<S> {
         self.report_losses_to_sessions(now, error, &touched, losing_sessions, random, out);
     }
 
-    /// It had committed, and was given up before the client was told.
+    /// The transaction had committed, and was given up before the client got its reply.
     pub(super) fn end_given_up(
         &mut self,
         now: Now,

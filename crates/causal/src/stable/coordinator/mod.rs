@@ -1,15 +1,15 @@
 //! The coordinator: hosted by a gateway, it is the paper's client library and the coordinator half of its servers
 //! (Wren, Algorithms 4 and 5). It keeps nothing that must survive (Corrections 73).
 //!
-//! `ask` copies and classifies requests, `session` is what is kept of a client, `thread` a causal thread with its
-//! cache, `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
-//! answers and claims, `rerun` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions that are
-//! gone for good took part in, `optimistic` of sessions that know what they depend on, `pessimistic` of those whose region is cut off
-//! from that.
+//! `ask` copies and classifies requests, `session` is the state of a client, `thread` a causal thread with its cache,
+//! `routes` the ways to partitions, `running` a transaction under way; `slices` reads, `votes` commits, `finish`
+//! answers and claims, `rerun` what becomes of a pipeline's commands that ran as one in vain, `lost` of what regions
+//! that are gone for good took part in, `optimistic` of sessions that know what they depend on, `pessimistic` of those
+//! whose region is cut off from that.
 //!
-//! Its snapshot is what it was told last of the stable times, so that a transaction begins without a message: while
-//! clients ask for anything it subscribes to them at one partition. Requests of one session run serially; sessions run
-//! concurrently.
+//! Its snapshot is the latest stable times that it has received, so that a transaction begins without a message: while
+//! clients send requests, the coordinator subscribes to the stable times at one partition. Requests of one session run
+//! serially; sessions run concurrently.
 
 mod ask;
 mod context;
@@ -50,7 +50,7 @@ use types::{
 
 /// How many ticks of a partition there are between two questions for the stable times. Subscribers get them sooner.
 const TICKS: u32 = 4;
-/// After how many unanswered questions for the stable times another partition is asked.
+/// After how many unanswered queries for the stable times the coordinator turns to another partition.
 const PATIENCE: u32 = 5;
 /// The same for one in another region, from where the first answer takes its time.
 const FAR_PATIENCE: u32 = 50;
@@ -77,11 +77,11 @@ pub struct Coordinator<S: Times> {
     is_refusing: bool,
     /// The partitions that serve the stable times, in turn.
     homes: Vec<Address>,
-    /// Who of them is asked.
+    /// Which of them the coordinator queries.
     home: usize,
     routes: Routes,
     unanswered: u32,
-    /// When a client last asked for anything.
+    /// When a client last sent a request.
     last_request: Instant,
     /// What the partitions of the region have received, where snapshots show that, and the time of their last report.
     received: BTreeMap<u16, (S, Instant)>,
@@ -185,7 +185,7 @@ impl<S: Times> Coordinator<S> {
     }
 
     /// Of how many sessions it keeps anything.
-    pub fn kept_sessions(&self) -> usize {
+    pub fn retained_sessions(&self) -> usize {
         self.sessions.keys().map(|session| Some(*session)).chain(self.threads.keys().copied()).count()
     }
 
@@ -311,11 +311,11 @@ impl<S: Times> Coordinator<S> {
     }
 
     fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
-        let asked = match self.follows_all(now) {
+        let to_query = match self.follows_all(now) {
             true => 0..self.homes.len(),
             false => self.home..self.home + 1,
         };
-        asked.for_each(|home| self.ask(now, self.homes[home], oldest, out));
+        to_query.for_each(|home| self.ask(now, self.homes[home], oldest, out));
     }
 
     /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.

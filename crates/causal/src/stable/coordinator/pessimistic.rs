@@ -79,9 +79,9 @@ impl<S: Times> Coordinator<S> {
             _ => partitions.as_ref().is_none_or(|partitions| partitions.contains(partition)),
         };
         let needed = running.snapshot.newest(running.seen);
-        for (partition, (received, told)) in &self.received {
+        for (partition, (received, heard_at)) in &self.received {
             // Of one that is silent itself nobody knows what it has received.
-            if waits_for(partition) && now.instant - *told < self.options.suspect_after {
+            if waits_for(partition) && now.instant - *heard_at < self.options.suspect_after {
                 let regions = needed.missing(*received).into_iter().filter(|region| *region != self.region);
                 missing.extend(regions.map(|region| (*partition, region)));
             }

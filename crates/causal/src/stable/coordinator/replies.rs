@@ -109,9 +109,9 @@ impl Replies<'_> {
         let keys = (keys as u64).max(1);
         *all = all.saturating_add(keys);
         if lot as u64 % *all < keys {
-            let mut kept = ReplyBuf::new();
-            kept.bulk(key);
-            self.replies[step as usize] = kept;
+            let mut candidate = ReplyBuf::new();
+            candidate.bulk(key);
+            self.replies[step as usize] = candidate;
         }
     }
 

@@ -19,7 +19,7 @@ use types::{Address, Error, ErrorCode, RequestId, SessionId};
 pub(super) enum FailureReason {
     /// These partitions have not answered.
     Silent(BTreeSet<u16>),
-    /// This key was kept busy; empty if it is not known which.
+    /// Conflicts on this key; empty if it is not known which.
     Key(Box<[u8]>),
     /// It was refused.
     Refused,
@@ -51,7 +51,7 @@ impl PlannedStep {
 }
 
 impl<S: Times> Coordinator<S> {
-    /// Of the partitions that were asked and have not answered, those with a silent replica; or else all of them.
+    /// Of the queried partitions that have not answered, those with a silent replica; or else all of them.
     pub(super) fn silent_of(&self, awaited: &BTreeMap<u16, Address>) -> BTreeSet<u16> {
         let known = awaited.iter().filter(|(_, replica)| self.routes.is_silent(**replica));
         let known: BTreeSet<u16> = known.map(|(partition, _)| *partition).collect();

@@ -7,7 +7,8 @@
 //! another one is much nearer: what observes and writes is exclusive among those that go to one replica.
 //!
 //! A group of copies in a region (`replication::copies`) is one replica here, with one address, whichever of its processes leads.
-//! Groups whose addresses name the same process may have different leaders, so each is asked, and suspected, by itself.
+//! Groups whose addresses name the same process may have different leaders, so the coordinator queries and suspects
+//! each by itself.
 
 use super::Coordinator;
 use crate::stable::setup::Topology;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Address, Instant, ProcessId, RegionId, Slot};
 
-/// How many questions a process is asked until it would count as down.
+/// How many queries a process gets until it counts as down.
 const PROBES: u32 = 8;
 /// How many times nearer another replica must be than the chosen one to take its place.
 const MUCH_NEARER: u32 = 2;
@@ -48,8 +49,8 @@ struct Process {
     /// One of its replicas, for requests.
     replica: Address,
     /// Since when its requests are unanswered.
-    asked: Option<Instant>,
-    /// True if it was asked once only since then: the answer tells how long the way is.
+    queried_at: Option<Instant>,
+    /// True if only one query is open: the answer measures the round trip.
     once: bool,
     /// How long the way there and back takes; `MAX` until that is known.
     trip: Duration,
@@ -70,7 +71,7 @@ impl Routes {
         let several = replicas.iter().filter(|replicas| replicas.len() > 1).flatten();
         let process = |replica: Address| Process {
             replica,
-            asked: None,
+            queried_at: None,
             once: false,
             trip: Duration::MAX,
             is_silent: false,
@@ -135,21 +136,21 @@ impl Routes {
         Some(replica)
     }
 
-    /// The replica of a partition to be asked after this one has not answered: they take turns.
-    pub(super) fn next(&self, partition: u16, asked: Address) -> Address {
+    /// The replica of a partition to query after `silent` has not answered: the replicas take turns.
+    pub(super) fn next(&self, partition: u16, silent: Address) -> Address {
         let replicas = self.replicas.get(usize::from(partition)).map_or(&[][..], |replicas| replicas);
-        let place = replicas.iter().position(|(_, replica)| *replica == asked).map_or(0, |place| place + 1);
+        let place = replicas.iter().position(|(_, replica)| *replica == silent).map_or(0, |place| place + 1);
         let in_turn = replicas.iter().cycle().skip(place).take(replicas.len()).map(|(_, replica)| *replica);
         let mut heard = in_turn.clone().filter(|replica| !self.is_silent(*replica));
-        heard.next().or(in_turn.clone().next()).unwrap_or(asked)
+        heard.next().or(in_turn.clone().next()).unwrap_or(silent)
     }
 
     /// A process has answered.
     pub(super) fn heard(&mut self, from: Address, now: Instant) {
         let Some(process) = self.processes.get_mut(&suspect(from, self.copied)) else { return };
         process.is_silent = false;
-        if let Some(asked) = process.asked.take().filter(|_| process.once) {
-            let trip = now - asked;
+        if let Some(queried_at) = process.queried_at.take().filter(|_| process.once) {
+            let trip = now - queried_at;
             process.trip = if process.trip == Duration::MAX { trip } else { (process.trip * 3 + trip) / 4 };
         }
     }
@@ -161,9 +162,9 @@ impl Routes {
         }
         self.next_probe = now + patience / PROBES;
         for process in self.processes.values_mut() {
-            process.once = process.asked.is_none();
-            let asked = *process.asked.get_or_insert(now);
-            process.is_silent |= now - asked >= patience;
+            process.once = process.queried_at.is_none();
+            let queried_at = *process.queried_at.get_or_insert(now);
+            process.is_silent |= now - queried_at >= patience;
         }
         self.processes.values().map(|process| process.replica).collect()
     }

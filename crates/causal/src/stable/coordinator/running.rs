@@ -73,12 +73,12 @@ pub(super) enum Phase<S: Times> {
     Slices {
         /// Which question it is.
         round: u32,
-        /// By partition: the replica that was asked and has not answered.
+        /// By partition: the queried replica that has not answered.
         awaited: BTreeMap<u16, Address>,
     },
     /// Votes are out.
     Preparing(Preparing<S>),
-    /// The decider has been told.
+    /// The decider has the commit request.
     Deciding {
         /// The commit timestamp.
         at: Timestamp,
@@ -113,7 +113,7 @@ pub(super) struct Preparing<S: Times> {
     /// The chosen replica of each partition: the decision goes to the same one (Corrections 30).
     pub(super) participants: BTreeMap<u16, Address>,
     pub(super) decider: u16,
-    /// The decider's life that was known when the coordinator asked.
+    /// The decider's life that the coordinator knew at its request.
     pub(super) life: Option<Incarnation>,
     /// Keys and effects that the coordinator chose, in order; evaluated ones are added from `results`.
     pub(super) effects: Vec<KeyEffects>,
@@ -133,8 +133,8 @@ impl<S: Times> Preparing<S> {
 
     /// Everything that the transaction commits. What a participant said about a key stands.
     pub(super) fn all_effects(&self) -> Vec<KeyEffects> {
-        let told: BTreeSet<&[u8]> = self.results.effects.iter().map(|of_key| &*of_key.key).collect();
-        let mine = self.effects.iter().filter(|of_key| !told.contains(&*of_key.key));
+        let reported: BTreeSet<&[u8]> = self.results.effects.iter().map(|of_key| &*of_key.key).collect();
+        let mine = self.effects.iter().filter(|of_key| !reported.contains(&*of_key.key));
         let flushed = self.results.answers.iter().flat_map(|answer| &answer.flushed);
         let deleted =
             flushed.map(|key| KeyEffects { key: key.clone(), effects: vec![super::ask::deletion()] });

@@ -317,7 +317,7 @@ impl<S: Times> Coordinator<S> {
             Outcome::Done { .. } | Outcome::TooOld => false,
         };
         if is_refused(&outcome) && self.routes.has_choice(partition) {
-            // The next replica is asked soon.
+            // The coordinator soon queries the next replica.
             return;
         }
         awaited.remove(&partition);
@@ -350,7 +350,7 @@ impl<S: Times> Coordinator<S> {
         mut running: Running<S>,
         out: &mut Outputs<'_, Node<S>>,
     ) {
-        running.told().finish(self.topology.partitions());
+        running.assembled().finish(self.topology.partitions());
         self.track(running.session, running.seen);
         if running.draws() && self.own_keys(&running).count() > draw::CANDIDATES {
             running.doubt_draws();
@@ -415,10 +415,10 @@ impl<S: Times> Running<S> {
         if let Some(PlannedStep::Key { .. }) = self.steps.get(answer.step as usize) {
             self.chosen.insert(answer.step, std::mem::take(&mut answer.effects));
         }
-        self.told().take(partition, answer);
+        self.assembled().take(partition, answer);
     }
 
-    fn told(&mut self) -> Replies<'_> {
+    fn assembled(&mut self) -> Replies<'_> {
         Replies { steps: &self.steps, replies: &mut self.replies, numbers: &mut self.numbers }
     }
 

@@ -20,9 +20,10 @@
 //! its holdings are final only when it has heard the latest snapshot that any survivor has shown, and what every peer
 //! has heard of it: it holds that much. What the survivor reported is at its parent in its region's stabilization tree,
 //! or further up as part of a minimum, or at the roots of the other regions as part of its region's minimum. All of
-//! these can still call it stable, so each repeats what it was told (`below`, `heard`), and the greatest counts. Such a
-//! report counts only once its sender hears the survivor's present life: then no earlier report is still in flight to
-//! that sender. From then on a survivor's stable reports stay at or below what it holds, and so does whatever is shown.
+//! these can still call it stable, so each repeats what it received (`below`, `heard`), and the greatest counts. Such
+//! a report counts only once its sender hears the survivor's present life: then no earlier report is still in flight
+//! to that sender. From then on a survivor's stable reports stay at or below what it holds, and so does whatever is
+//! shown.
 //!
 //! **A region that holds every partition** (Wren) calls stable what its own partitions hold. So of what was shown and heard only
 //! theirs counts; and once it knows the cuts it goes on when they are clean, whatever the other regions do, also after a restart.
@@ -35,9 +36,9 @@
 //! effect of it is, or none if there is none anywhere. At or below the cut the lost region's own part, if it has
 //! effects, is held by the survivors of its partition, so it is found. A decision on which nobody has acted is lost.
 //!
-//! **Coordinators** there are told which regions are lost when they ask for the stable time, and route past them at once; above
-//! which cuts what they cached is given up when that is final. Before they have said that they know, they are given no
-//! stable time that could have passed it: what a session wrote does not vanish without a word.
+//! **Coordinators** there learn the lost regions with the stable time, and route past those regions at once. A
+//! coordinator gives up what it cached above a cut when the cut is final. Before it has acknowledged the loss, it gets
+//! no stable time that could have passed the cut: what a session wrote does not vanish without a word.
 
 use super::evict::Held;
 use super::{Partition, Status};
@@ -50,8 +51,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use types::{Address, Incarnation, NodeId, RegionId, RegionSet, Rng, Timestamp, TransactionId};
 
-/// How many transactions are asked about in a message at most.
-const ASKED: usize = 500;
+/// How many transactions one outcome query names at most.
+const IDS_PER_QUERY: usize = 500;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -221,8 +222,8 @@ impl<S: Times> Partition<S> {
         regions.map(|said| said.map(|(_, standing)| standing)).collect()
     }
 
-    /// At the root: the most that all above a partition have been told of the part of the tree that it is in, once they hear
-    /// the lives in which those right below them are.
+    /// At the root: the most that all above a partition have received of the part of the tree that it is in, once they
+    /// hear the lives in which those right below them are.
     fn reported_by_subtrees(&self, partition: Address) -> Option<Timestamp> {
         let (_, mut child) = self.topology.locate(partition)?;
         let mut most = Timestamp::ZERO;
@@ -431,7 +432,7 @@ impl<S: Times> Partition<S> {
             self.end_if_nobody_has_it(id, out);
         }
         for (address, ids) in questions {
-            for ids in ids.chunks(ASKED) {
+            for ids in ids.chunks(IDS_PER_QUERY) {
                 out.send(address, Message::SurvivorOutcomeQuery { lost: self.lost(), ids: ids.to_vec() });
             }
         }

@@ -1,4 +1,4 @@
-//! A partition that is kept by several processes of its region (`replication::copies`; Corrections 22; decision 0032).
+//! A partition with copies in several processes of its region (`replication::copies`; Corrections 22; decision 0032).
 //!
 //! One copy leads; the others apply its records, as a recovery does. What no record says, because it is learnt again
 //! after a restart, the leader tells them now and then, so that they keep no more than it does.
@@ -83,7 +83,7 @@ impl<S: Times> Partition<S> {
         self.persist(&Record::Progress(Cow::Owned(progress)), out);
     }
 
-    /// What the leader told.
+    /// The progress that the leader reported.
     pub(super) fn follow_progress(&mut self, progress: &Progress) {
         self.installed = self.installed.max(progress.installed);
         for (at, id, outgoing) in self.participant.apply_through(self.installed) {

@@ -73,7 +73,7 @@ pub(super) struct Evictions {
 
 impl Lost {
     /// Of what is held, what stays.
-    fn kept(&self) -> Timestamp {
+    fn retained(&self) -> Timestamp {
         self.cut.map_or(self.held, |cut| cut.min(self.held))
     }
 }
@@ -91,7 +91,7 @@ impl Evictions {
 
     /// Up to where each is held.
     pub(super) fn held(&self) -> Held {
-        self.lost.iter().map(|(region, lost)| (*region, lost.kept())).collect()
+        self.lost.iter().map(|(region, lost)| (*region, lost.retained())).collect()
     }
 
     /// The cuts, once they are known.
@@ -108,7 +108,7 @@ impl Evictions {
     /// ever: everything that it left.
     pub(super) fn received<S: Times>(&self) -> impl Iterator<Item = (RegionId, Timestamp)> {
         let is_over = self.is_over;
-        let received = move |lost: &Lost| if is_over { Timestamp::MAX } else { lost.kept() };
+        let received = move |lost: &Lost| if is_over { Timestamp::MAX } else { lost.retained() };
         let lost = self.lost.iter().filter(move |_| S::OPTIMISTIC || !is_over);
         lost.map(move |(region, lost)| (*region, received(lost)))
     }
@@ -155,13 +155,13 @@ impl Evictions {
     /// These effects, without what is above the cuts.
     pub(super) fn without_given_up<'k, S: Times>(
         &self,
-        kept: &'k RetainedEffects<S::Depends>,
+        retained: &'k RetainedEffects<S::Depends>,
     ) -> Cow<'k, RetainedEffects<S::Depends>> {
         if self.lost.is_empty() {
-            return Cow::Borrowed(kept);
+            return Cow::Borrowed(retained);
         }
-        let effects = kept.effects.iter().filter(|(stamp, _)| !self.gives_up::<S>(stamp));
-        Cow::Owned(RetainedEffects { key: kept.key.clone(), effects: effects.cloned().collect() })
+        let effects = retained.effects.iter().filter(|(stamp, _)| !self.gives_up::<S>(stamp));
+        Cow::Owned(RetainedEffects { key: retained.key.clone(), effects: effects.cloned().collect() })
     }
 
     /// True if a lost region took part in it and it is placed above the cut.
@@ -191,7 +191,7 @@ impl Evictions {
     /// All that was agreed counts no more; what is held stays.
     fn begin_again(&mut self) {
         for lost in self.lost.values_mut() {
-            let held = if lost.held == Timestamp::MAX { Timestamp::MAX } else { lost.kept() };
+            let held = if lost.held == Timestamp::MAX { Timestamp::MAX } else { lost.retained() };
             *lost = Lost { held, cut: None, ..*lost };
         }
         self.forget_heard();
@@ -249,7 +249,7 @@ impl<S: Times> Partition<S> {
             self.lose_region(region, held);
         }
         if self.state_transfer.is_some() {
-            // A lost region may be among those that the partition asked.
+            // A lost region may be among those that the partition queried.
             self.begin_again(now, random, out);
         }
     }
@@ -401,10 +401,10 @@ impl<S: Times> Partition<S> {
                 let (above, below): (Vec<_>, Vec<_>) =
                     effects.into_iter().partition(|stamp| self.evictions.gives_up::<S>(stamp));
                 below.iter().for_each(|stamp| self.find(stamp));
-                let kept = below.iter().filter(|stamp| self.evictions.is_flagged::<S>(stamp));
+                let retained = below.iter().filter(|stamp| self.evictions.is_flagged::<S>(stamp));
                 let given_up =
                     above.iter().filter(|stamp| S::OPTIMISTIC && !self.evictions.has(stamp.region));
-                let noted: Vec<Timestamp> = kept.chain(given_up).map(|stamp| stamp.at).collect();
+                let noted: Vec<Timestamp> = retained.chain(given_up).map(|stamp| stamp.at).collect();
                 noted.into_iter().for_each(|at| self.evictions.note_dependant(at, key));
                 for stamp in above.into_iter().filter(|_| !self.options.mutants.has(Mutant::KeptAboveCut)) {
                     self.store.retract(hash, key, stamp);

@@ -89,8 +89,8 @@ impl<S: Times> Partition<S> {
     pub(super) fn expire_some(&mut self, now: Now, out: &mut Outputs<'_, Node<S>>) {
         self.store.pass_time(now.wall.as_millis());
         let depends_on = self.stable.readable().depends_on(self.region);
-        // Peers were told that what follows has observed more; and what is in the cells must be among what the deletion says
-        // it has observed, which it may not be right after a restart.
+        // This partition has announced to its peers that what follows has observed more; and what is in the cells must
+        // be among what the deletion says it has observed, which it may not be right after a restart.
         let observed = S::observed(depends_on);
         if observed < self.promised_dependencies || (S::MERGES && observed < self.horizon.whole()) {
             return;

@@ -1,5 +1,5 @@
-//! What concurrent writes cost others, for the operator: told, and settled by an effect like any other (Corrections 75;
-//! `docs/internals/merging.md`).
+//! What concurrent writes cost others, for the operator: listed, and settled by an effect like any other (Corrections
+//! 75; `docs/internals/merging.md`).
 
 use super::Partition;
 use crate::stable::intent::encoded;

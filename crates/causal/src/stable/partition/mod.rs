@@ -5,9 +5,9 @@
 //! `recover` is the log and the checkpoint, `state_transfer` takes from the peers what is missing and gives what they miss,
 //! `outcome_query` finds out what a decider has forgotten, `evict` goes on without regions that are gone for good, `agreement` is how
 //! the survivors agree on what counts of them, `spool` moves what waits long for other regions out of the memory,
-//! `copies` is what a partition does that is kept by several processes of its region,
-//! `expire` deletes what is overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed, `optimistic` is the
-//! freshest state that a partition has, `logged` what it answers while the log refuses records.
+//! `copies` is what a partition does that has copies in several processes of its region, `expire` deletes what is
+//! overdue, `losses` tells what concurrent writes cost others, `wait` holds back reads of what is not installed,
+//! `optimistic` is the freshest state that a partition has, `logged` what it answers while the log refuses records.
 
 mod agreement;
 mod copies;
@@ -356,7 +356,7 @@ impl<S: Times> Partition<S> {
         std::mem::take(&mut self.abandoned)
     }
 
-    /// How many effects on a key are kept only because one that is yet to come may not have observed them.
+    /// How many effects on a key the store retains only because an effect yet to come may not have observed them.
     pub fn unobserved(&self, key: &[u8]) -> usize {
         self.store.context(self.store.hash(key), key).count()
     }
@@ -536,7 +536,7 @@ impl<S: Times> Partition<S> {
         }
     }
 
-    /// The clock follows a faster one of the keyspace, within its bound. A snapshot's remote time is kept below its
+    /// The clock follows a faster one of the keyspace, within its bound. A snapshot's remote time stays below its
     /// local time, so the effects of a fast region would otherwise stay invisible here until the local clocks pass
     /// them.
     fn follow(&mut self, now: Now, faster: Timestamp) {

@@ -31,12 +31,12 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 impl<S: Times> Partition<S> {
     pub(super) fn recover_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(chunk);
-        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
+        let (mut retained, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             let bytes = reader.bytes()?;
             match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
                 Record::RetainedEffect { key, stamp, effect } => {
-                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                    if let Some(full) = retained.add(&key, stamp, &effect) {
                         self.evictions.without_given_up::<S>(&full).put_into(&mut self.store);
                     }
                 }
@@ -46,7 +46,7 @@ impl<S: Times> Partition<S> {
                 _ => self.recover(bytes)?,
             }
         }
-        self.evictions.without_given_up::<S>(&kept).put_into(&mut self.store);
+        self.evictions.without_given_up::<S>(&retained).put_into(&mut self.store);
         // The source of this piece may not have given up everything yet.
         self.evictions.search_again();
         Ok(())
@@ -249,8 +249,8 @@ impl<S: Times> Partition<S> {
     }
 
     /// The transactions of this region placed after `reported` that some region may lack, of those in memory. What has left it since
-    /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the place up
-    /// to which they have been told, so that it never looks like one of a key.
+    /// the last piece, or before, is missing, and each piece says so: it is in no log either. A cursor is half the
+    /// place up to which earlier pieces hold them, so that it never looks like one of a key.
     fn checkpoint_outgoing(&self, reported: Timestamp, chunk: &mut Vec<u8>) -> u64 {
         let until = match self.options.mutants.has(Mutant::SpilledNotTold) {
             true => self.outbox.dropped(),
@@ -341,7 +341,7 @@ pub(crate) fn tell_keys<S: Times>(
     next
 }
 
-/// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may be told twice, and the
+/// Takes what a checkpoint or a peer tells of effects that are in the cells, key by key. A key may come twice, and the
 /// effects of a transaction on it share a stamp.
 #[derive(Debug)]
 pub(crate) struct ContextRestore<D> {
@@ -402,7 +402,7 @@ impl<D: Depends> RetainedEffects<D> {
         full
     }
 
-    /// Commits what is not there yet: a key may be told twice, and by several peers.
+    /// Commits what is not there yet: a key may come twice, and from several peers.
     pub(crate) fn put_into(&self, store: &mut Store<Stamp<D>>) {
         let hash = store.hash(&self.key);
         let known: BTreeSet<Stamp<D>> = (self.effects.iter().map(|(stamp, _)| *stamp))

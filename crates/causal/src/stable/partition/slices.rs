@@ -10,7 +10,7 @@ use mvcc::{Bounds, Store};
 use protocol::{Now, Outputs};
 use types::{Address, Error, KeyHash, Malformed, Reader, Reply, ReplyBuf, ReplySink, Rng};
 
-/// About how many places of the index a scan visits at most for each key that was asked for.
+/// About how many places of the index a scan visits at most for each requested key.
 const SCAN_EFFORT: u32 = 10;
 
 /// What comes on top of a snapshot: what the session did, and what the transaction did.
@@ -31,7 +31,7 @@ pub(crate) struct Evaluation<'e, D> {
     pub(crate) site: Option<u16>,
 }
 
-/// From so many steps on a key on, the state behind each is kept for the next one.
+/// From so many steps on a key on, the partition caches the state behind each for the next one.
 const MANY: usize = 8;
 
 /// A key's state behind what a transaction did to it, from one evaluation on the same snapshot to the next.
@@ -66,7 +66,7 @@ impl<D: Depends> Evaluation<'_, D> {
         let since = self.before.get(ahead.effects..).unwrap_or_default();
         let before: Vec<Effect<'_>> =
             since.iter().map(|bytes| Effect::decode(&mut Reader::new(bytes))).collect::<Result<_, _>>()?;
-        // What is kept has them.
+        // The cached state has them.
         let cached = if ahead.cell.is_some() { &[] } else { self.cached };
         let cached: Vec<(Stamp<D>, Effect<'_>)> = cached
             .iter()
@@ -274,7 +274,7 @@ impl<S: Times> Partition<S> {
     }
 }
 
-/// How many keys there are, or a piece of their list; `None` if that is not asked for.
+/// How many keys there are, or a piece of their list; `None` if the step requests neither.
 pub(crate) fn count_or_scan<D: Depends>(
     store: &Store<Stamp<D>>,
     keyspace_work: &KeyspaceWork,

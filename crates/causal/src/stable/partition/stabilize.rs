@@ -69,9 +69,9 @@ pub(super) struct Tree<S> {
     subtree: MinimumOf<Address, PeerHoldings<S>>,
     /// At the root: what the roots of the other regions have reported.
     others: MinimumOf<Address, PeerHoldings<S>>,
-    /// What the parent and the other roots were told last.
+    /// The last report to the parent and the other roots.
     up: Last<S>,
-    /// What the children and the subscribed coordinators were told last.
+    /// The last report to the children and the subscribed coordinators.
     down: Last<S>,
 }
 
@@ -224,7 +224,7 @@ impl<S: Times> Partition<S> {
 
     /// What a coordinator reads is stable, so this partition may take it for stable too (Wren, Algorithm 6, lines 2
     /// and 3).
-    /// Nothing is stamped at or below: a partition that lost records may have told so before.
+    /// Nothing is stamped at or below: a partition that lost records may have announced that before.
     pub(super) fn learn_stable(&mut self, now: Now, snapshot: S) {
         self.follow(now, snapshot.reach());
         self.stable = self.stable.newest(snapshot.known_stable(self.region));

@@ -100,7 +100,7 @@ impl<D> StateTransfer<D> {
 
 impl<D> std::fmt::Debug for StateTransfer<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Refill").field("unanswered", &self.unanswered).finish_non_exhaustive()
+        f.debug_struct("StateTransfer").field("unanswered", &self.unanswered).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +175,7 @@ impl<S: Times> Partition<S> {
     /// The log lacks records: queries every process that may have received what they announced.
     pub(super) fn recall_everything(&mut self, now: Now, random: &mut Rng, out: &mut Outputs<'_, Node<S>>) {
         let peers = self.links.keys().map(|peer| self.topology.address(*peer, self.index));
-        // The root of a region also told the roots of the others what is stable here.
+        // The root of a region also reported to the roots of the others what is stable here.
         let unanswered = peers.chain(self.mates()).chain(self.neighbours.keys().copied()).collect();
         self.query_holdings(now, unanswered, random, out);
     }
@@ -399,7 +399,7 @@ impl<S: Times> Partition<S> {
 
     fn install(&mut self, content: &[u8]) -> Result<(), Malformed> {
         let mut reader = Reader::new(content);
-        let (mut kept, mut context) = (RetainedEffects::default(), ContextRestore::default());
+        let (mut retained, mut context) = (RetainedEffects::default(), ContextRestore::default());
         while !reader.is_empty() {
             match Record::<S::Depends>::decode(&mut Reader::new(reader.bytes()?))? {
                 Record::State { key, cell } => {
@@ -431,27 +431,27 @@ impl<S: Times> Partition<S> {
                     }
                 }
                 Record::RetainedEffect { key, stamp, effect } => {
-                    if let Some(full) = kept.add(&key, stamp, &effect) {
+                    if let Some(full) = retained.add(&key, stamp, &effect) {
                         self.install_effects(&full);
                     }
                 }
                 _ => return Err(Malformed("piece")),
             }
         }
-        self.install_effects(&kept);
+        self.install_effects(&retained);
         Ok(())
     }
 
     /// Effects of one key that a peer holds.
-    fn install_effects(&mut self, kept: &RetainedEffects<S::Depends>) {
+    fn install_effects(&mut self, retained: &RetainedEffects<S::Depends>) {
         let (region, amnesia) = (self.region, self.status == Status::CatchingUp);
-        let kept = &self.evictions.without_given_up::<S>(kept);
+        let retained = &self.evictions.without_given_up::<S>(retained);
         let Some(state_transfer) = &mut self.state_transfer else { return };
-        kept.put_into(state_transfer.staged.as_mut().unwrap_or(&mut self.store));
+        retained.put_into(state_transfer.staged.as_mut().unwrap_or(&mut self.store));
         let mut own: BTreeMap<Stamp<S::Depends>, KeyEffects> = BTreeMap::new();
-        for (stamp, effect) in &kept.effects {
+        for (stamp, effect) in &retained.effects {
             if amnesia && stamp.region == region && stamp.at > state_transfer.horizon {
-                let of_key = || KeyEffects { key: kept.key.clone(), effects: Vec::new() };
+                let of_key = || KeyEffects { key: retained.key.clone(), effects: Vec::new() };
                 own.entry(*stamp).or_insert_with(of_key).effects.push(effect.clone());
             }
         }
