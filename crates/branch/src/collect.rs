@@ -481,7 +481,7 @@ impl Collector {
 
     fn begin_fold(&mut self, dag: &mut Dag, (node, heir): (Node, Node), is_early: bool) {
         dag.close(node, heir);
-        // The root's class is all that everybody sees: the largest, though its write set is not kept.
+        // The root's class is all that everybody sees: the largest, though the DAG does not store its write set.
         let is_larger = dag.writes(node).len() > dag.writes(heir).len();
         let (drained, into) = if node == dag.root() || (is_larger && !self.mutants.has(Mutant::DropWriteSets))
         {
@@ -507,8 +507,8 @@ impl Collector {
             let is_root = fold.gone == dag.root();
             records.relabel(&key, fold.from, fold.to, is_root);
             // All states see what the root wrote.
-            let is_asked = !is_root && !self.mutants.has(Mutant::DropWriteSets);
-            if is_asked {
+            let is_noted = !is_root && !self.mutants.has(Mutant::DropWriteSets);
+            if is_noted {
                 dag.note_write(fold.into, key, written);
             }
             return true;

@@ -1,5 +1,5 @@
-//! Merge handlers (T13): the application's own rule for keys that branches changed independently, kept with the keyspace
-//! and used by every site. What runs it is outside of this crate; here is what it is given and what it may answer.
+//! Merge handlers (T13): the application's own rule for keys that branches changed independently, an option of the
+//! keyspace, used by every site. Another crate runs the handler; this module defines its input and its answer.
 //!
 //! # Contract
 //! - A handler is a function of what [`Conflicts`] shows: no clock, no entropy, no memory of earlier merges. Sites that

@@ -43,7 +43,7 @@ pub struct Options {
     pub incarnation: Incarnation,
     /// What a merge does with conflicting keys that it does not write (Corrections 55).
     pub policy: Policy,
-    /// What is kept of the past, to be read by id.
+    /// What the site retains of the past, to be read by id.
     pub keep: Keep,
     /// In how many partitions at other places records lie; 0 if they lie here.
     pub partitions: usize,
@@ -339,8 +339,8 @@ impl Keyspace {
     }
 
     /// Takes what another site committed, or the log. Returns false if the state is here already. A parent that was
-    /// collected early is made anew. A commit whose parents are not here otherwise is refused, to be kept until they come
-    /// (TARDiS 6.4).
+    /// collected early is made anew. Refuses a commit whose parents are not here otherwise: the site retains it until
+    /// they come (TARDiS 6.4).
     pub fn apply(&mut self, commit: &Commit) -> Result<bool, MissingParent> {
         if self.dag.node(commit.id).is_some() {
             return Ok(false);
@@ -505,7 +505,7 @@ impl Keyspace {
         by.iter().filter_map(|id| self.dag.node(*id)).any(|by| self.dag.sees(node, by))
     }
 
-    /// What these states see, to be asked about again and again.
+    /// What these states see, for many lookups.
     pub(crate) fn seen_by(&self, states: &[StateId]) -> Bounds {
         let nodes: Vec<Node> = states.iter().filter_map(|id| self.dag.node(*id)).collect();
         self.dag.seen_together(&nodes)

@@ -77,8 +77,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// Empty, for the site whose State DAG is at `manager`. What is `durable` less than written could not be told from
-    /// what was never said.
+    /// Empty, for the site whose State DAG is at `manager`. With less than `written`, the part could not distinguish a
+    /// lost order from one never sent.
     pub(crate) fn new(manager: Address, durability: Durability, mutants: Mutants) -> Self {
         Part {
             manager,

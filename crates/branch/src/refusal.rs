@@ -31,7 +31,7 @@ pub enum Refusal {
     /// The merge handler did not answer.
     #[error("the merge handler failed, and nothing was merged: {0}")]
     Handler(Failure),
-    /// No handler is kept with the keyspace.
+    /// The keyspace has no handler.
     #[error("the keyspace has no merge handler; KEYSPACE ALTER name HANDLER script gives it one")]
     NoHandler,
     /// The site has requested its records from other processes.

@@ -165,7 +165,7 @@ pub(crate) fn decoded<R>(bytes: &[u8], serve: impl FnOnce(&Request<'_>) -> R) ->
 
 impl Site {
     /// Serves a request in binary form, of this process or of another one of the region.
-    pub(crate) fn on_asked(
+    pub(crate) fn serve_encoded(
         &mut self,
         process: Option<ProcessId>,
         request: &[u8],

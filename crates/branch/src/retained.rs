@@ -11,8 +11,8 @@
 //! states that are here. So the site asks no peer for it, and a transaction whose parent it is never waits for a peer.
 //! For that these things hold:
 //!
-//! - The transaction of a state that was collected early is kept, and so is its heir's, until all sites promised to begin
-//!   nothing above the heir.
+//! - The site retains the transaction of a state that was collected early, and its heir's, until all sites promised to
+//!   begin nothing above the heir.
 //! - A parent of a state that was collected early is here, or was collected early itself.
 //! - The heir's class holds what the heir and those that it bears wrote, and nothing else: the retained transactions
 //!   say who wrote a key.
@@ -161,7 +161,7 @@ impl RetainedTransactions {
         Some(self.groups.get(&early.group)?.heir)
     }
 
-    /// True if the state could be made anew from what is kept.
+    /// True if the state could be made anew from the retained transactions.
     pub(crate) fn is_spare(&self, id: StateId, dag: &Dag) -> bool {
         let is_near = |parent: &StateId| dag.node(*parent).is_some() || self.is_early(*parent);
         self.get(id).is_some_and(|commit| commit.parents.iter().all(is_near))

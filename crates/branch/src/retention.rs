@@ -34,12 +34,12 @@ pub(crate) struct Retention {
     samples: VecDeque<(Instant, Vec<StateId>)>,
     /// The newest of them that are old enough: what is above them is older.
     aged: Vec<StateId>,
-    /// The heads whose newest are still to be looked for, and how many of each are kept.
+    /// The heads whose newest are still to be looked for, and how many of each stay.
     unruled: Vec<StateId>,
     share: usize,
     /// What their newest stand below.
     beyond: Vec<StateId>,
-    /// What is not kept.
+    /// What retention gives up.
     given_up: Bounds,
 }
 
@@ -109,7 +109,8 @@ impl Retention {
         &self.given_up
     }
 
-    /// What is not kept of what a state sees that is, or was, a head: all but the newest. Returns how many states it looked at.
+    /// What retention gives up of what a state sees that is, or was, a head: all but the newest. Returns how many
+    /// states it looked at.
     fn rule(&mut self, dag: &Dag, head: StateId) -> usize {
         let Some(head) = dag.node(head).filter(|_| dag.len() > self.share) else { return 0 };
         let (mut waiting, mut met) = (BinaryHeap::from([(dag.id(head), head)]), BTreeSet::new());

@@ -45,8 +45,8 @@ pub(crate) struct Ripple<'a> {
     /// It looked at the whole keyspace: any write changes that (Corrections 78).
     pub reads_all: bool,
     pub writes: &'a WriteSet,
-    /// Whether a state below the read state sees the version of a key that the read state sees; `None` if that cannot be told
-    /// here.
+    /// Whether a state below the read state sees the version of a key that the read state sees; `None` if this site
+    /// cannot know.
     pub sees_same: Option<&'a SeesSame<'a>>,
     pub mutants: Mutants,
 }
@@ -131,12 +131,12 @@ impl Ripple<'_> {
     /// parent: below a merge, the other side's writes count too (Corrections 52).
     fn intact(&self, node: Node, from: Node, known: &mut BTreeMap<Node, Intact>) -> Intact {
         let own_writes_only = self.mutants.has(Mutant::RippleOwnWrites);
-        let asked = |parent: &Node| {
+        let matters = |parent: &Node| {
             !self.dag.sees(*parent, from) && (!own_writes_only || self.dag.sees(from, *parent))
         };
         let mut waiting = vec![(node, self.left_intact_by(node))];
         while let Some((next, own)) = waiting.last().copied() {
-            let parents = self.dag.parents(next).iter().copied().filter(asked);
+            let parents = self.dag.parents(next).iter().copied().filter(matters);
             let above = parents.clone().filter_map(|parent| known.get(&parent));
             let intact = above.fold(own, |intact, above| intact.and(*above));
             // What is not admitted anyway needs no other parent: a merge is below many.

@@ -160,8 +160,8 @@ impl Sessions {
     /// root is found there.
     pub fn promote(&mut self, gone: StateId, heir: StateId, was_root: bool) {
         // The bug looks for heirs of what no session stands at.
-        let is_asked = gone >= self.least && !was_root || self.mutants.has(Mutant::ForwardParents);
-        if !self.sessions.is_empty() && is_asked {
+        let may_be_followed = gone >= self.least && !was_root || self.mutants.has(Mutant::ForwardParents);
+        if !self.sessions.is_empty() && may_be_followed {
             self.promoted.insert(gone, heir);
             self.new.push_back(gone);
         }

@@ -94,8 +94,8 @@ impl Transaction {
             undo.iter_mut().rev().for_each(|patch| exchange(cell, patch));
             return;
         }
-        let kept = self.ahead.remove(key);
-        let mut ahead = kept.unwrap_or_else(|| OverlaidState { effects: 0, cell: cell.clone() });
+        let cached = self.ahead.remove(key);
+        let mut ahead = cached.unwrap_or_else(|| OverlaidState { effects: 0, cell: cell.clone() });
         let later = own.get(ahead.effects..).unwrap_or_default();
         for effect in later.iter().filter_map(|bytes| Effect::decode(&mut Reader::new(bytes)).ok()) {
             apply::<false>(&mut ahead.cell, &effect);
@@ -136,7 +136,7 @@ impl Transaction {
     }
 }
 
-/// From so many effects on a key on, the value behind them is kept for the next operation on it.
+/// From so many effects on a key on, the transaction caches the value behind them for the next operation on it.
 const FEW: usize = 8;
 
 /// A key's value behind what the transaction wrote to it.

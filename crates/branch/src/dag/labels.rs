@@ -430,10 +430,10 @@ fn gathered(bounds: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut bounds: Vec<(u64, u64)> = bounds.collect();
     // Of bases that are in order each: a stable sort merges them.
     bounds.sort();
-    bounds.dedup_by(|later, kept| {
-        let is_same = later.0 == kept.0;
+    bounds.dedup_by(|later, earlier| {
+        let is_same = later.0 == earlier.0;
         if is_same {
-            kept.1 = later.1;
+            earlier.1 = later.1;
         }
         is_same
     });

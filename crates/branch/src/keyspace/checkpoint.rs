@@ -37,7 +37,7 @@ pub enum Piece {
         /// The value.
         cell: Cell,
     },
-    /// A transaction that is kept, because some site may lack its state or because that was collected early.
+    /// A retained transaction: some site may lack its state, or the state was collected early.
     RetainedTransactions {
         /// It.
         commit: Commit,

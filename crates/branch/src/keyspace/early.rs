@@ -16,7 +16,7 @@ impl Keyspace {
         self.collector.go_without(silent);
     }
 
-    /// The transactions that are kept.
+    /// The retained transactions.
     pub fn retained(&self) -> &RetainedTransactions {
         &self.retained
     }

@@ -104,7 +104,7 @@ impl Keyspace {
     /// or none.
     ///
     /// # Errors
-    /// The handler's; or it looked at what lies elsewhere, which is asked for.
+    /// The handler's; or the handler read what lies elsewhere, which the keyspace then requests.
     pub fn resolve_by_handler(
         &mut self,
         transaction: &mut Transaction,

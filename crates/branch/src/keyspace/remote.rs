@@ -32,14 +32,15 @@ impl Keyspace {
         are_here
     }
 
-    /// True if something was looked at, since the last call, that is not here. It is asked for.
+    /// True if a read since the last call missed a record that is not here. The keyspace requests the record.
     pub fn has_missed(&mut self) -> bool {
         let missed = self.records.take_missed();
         missed.iter().for_each(|key| self.records.want(key));
         !missed.is_empty()
     }
 
-    /// True if all keys that a merge of these states has to write can be read now; those that cannot are asked for.
+    /// True if all keys that a merge of these states has to write can be read now; the keyspace requests those that
+    /// cannot.
     pub fn fetch_conflicts(&mut self, states: &[StateId]) -> bool {
         if !self.is_parted() {
             return true;
@@ -62,7 +63,7 @@ impl Keyspace {
         self.fetch(keys.iter())
     }
 
-    /// What a partition is to be asked now, with the question's number.
+    /// The keys to request from a partition now, with the question's number.
     pub fn question(&mut self, partition: usize) -> Option<(u64, Vec<CompactKey>)> {
         self.records.question(partition)
     }

@@ -212,7 +212,8 @@ fn deadlines(
 fn lists(from: &ChunkedList, to: &ChunkedList, effects: &mut Effects) {
     let ends @ (front, _) = from.same_ends(to);
     let Some(found) = edits(&middle(from, ends), &middle(to, ends)) else { return };
-    let gone = (front as u64..).zip(&found.kept).filter(|(_, kept)| !**kept).map(|(place, _)| place);
+    let gone =
+        (front as u64..).zip(&found.unchanged).filter(|(_, unchanged)| !**unchanged).map(|(place, _)| place);
     let positions: Positions = gone.collect();
     if !positions.is_empty() {
         effects.push(&Effect::List(list::Effect::RemoveAt { positions }));
@@ -223,6 +224,6 @@ fn lists(from: &ChunkedList, to: &ChunkedList, effects: &mut Effects) {
             effects.push(&Effect::List(list::Effect::InsertAt { index, value }));
             index += 1;
         }
-        index += u64::from(found.kept.get(gap).copied().unwrap_or(false));
+        index += u64::from(found.unchanged.get(gap).copied().unwrap_or(false));
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn middle(list: &ChunkedList, (front, back): (usize, usize)) -> Vec<&
 #[derive(Debug, PartialEq)]
 pub(super) struct Edits<'l> {
     /// For every element of the base whether it is still there.
-    pub kept: Vec<bool>,
+    pub unchanged: Vec<bool>,
     /// Before every element of the base, and at the end, what was inserted.
     pub inserted: Vec<Vec<&'l [u8]>>,
 }
@@ -33,7 +33,7 @@ pub(super) fn edits<'l>(base: &[&[u8]], side: &[&'l [u8]]) -> Option<Edits<'l>> 
     let (rest, other) = (&base[prefix..], &side[prefix..]);
     let suffix = rest.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| same(a, b)).count();
     let (middle, changed) = (&rest[..rest.len() - suffix], &other[..other.len() - suffix]);
-    let mut edits = Edits { kept: vec![true; base.len()], inserted: vec![Vec::new(); base.len() + 1] };
+    let mut edits = Edits { unchanged: vec![true; base.len()], inserted: vec![Vec::new(); base.len() + 1] };
     let trace = forward(middle, changed)?;
     // Back along the path: from the ends to the beginnings.
     let (mut x, mut y) = (middle.len(), changed.len());
@@ -53,7 +53,7 @@ pub(super) fn edits<'l>(base: &[&[u8]], side: &[&'l [u8]]) -> Option<Edits<'l>> 
         } else {
             x = at(k - 1);
             y = (x as isize - (k - 1)) as usize;
-            edits.kept[prefix + x] = false;
+            edits.unchanged[prefix + x] = false;
         }
     }
     edits.inserted.iter_mut().for_each(|inserted| inserted.reverse());
@@ -126,7 +126,7 @@ fn merge_slices<'l>(
 ) -> Option<Vec<&'l [u8]>> {
     let (left, right) = (edits(base, left)?, edits(base, right)?);
     let (older, newer) = if left_is_newer { (&right, &left) } else { (&left, &right) };
-    let gone = |place: usize| !older.kept[place] && !newer.kept[place];
+    let gone = |place: usize| !older.unchanged[place] && !newer.unchanged[place];
     let mut merged = Vec::new();
     for gap in 0..=base.len() {
         let (first, second) = (&older.inserted[gap], &newer.inserted[gap]);
@@ -135,7 +135,7 @@ fn merge_slices<'l>(
         if !(is_replacement && first == second) {
             merged.extend(second);
         }
-        if gap < base.len() && older.kept[gap] && newer.kept[gap] {
+        if gap < base.len() && older.unchanged[gap] && newer.unchanged[gap] {
             merged.push(base[gap]);
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_edits_are_kept() {
+    fn both_sides_edits_stay() {
         assert_eq!(merged("abcd", "abcdx", "abcdy"), "abcdxy", "pushed at one end");
         assert_eq!(merged("abcd", "xabcd", "bcd"), "xbcd", "pushed and popped at one end");
         assert_eq!(merged("abcd", "cdx", "bcdy"), "cdxy", "a queue with two consumers");
@@ -175,7 +175,7 @@ mod tests {
             let mut made = Vec::new();
             for gap in 0..=base.len() {
                 made.extend(&found.inserted[gap]);
-                if gap < base.len() && found.kept[gap] {
+                if gap < base.len() && found.unchanged[gap] {
                     made.push(base[gap]);
                 }
             }

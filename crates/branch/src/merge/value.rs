@@ -167,7 +167,7 @@ fn merge_kind(
                 let base = base.map_or(&none, |base| &**base);
                 Some(Value::SummaryBag(Box::new(SummaryBag::merged(base, left, right))))
             }
-            // Which numbers came after the deletion cannot be told.
+            // Which numbers came after the deletion is unknown.
             _ => judge.choose(left, right)?.cell.value.clone(),
         },
         Kind::Top => {
@@ -249,7 +249,7 @@ fn dicts(
             // What was changed beside a removal stays, and a deadline is a change.
             _ => left_until.max(right_until),
         };
-        let is_kept = matches!(values, [Some(_), Some(_), None]) && left_until != base_until
+        let has_new_deadline = matches!(values, [Some(_), Some(_), None]) && left_until != base_until
             || matches!(values, [Some(_), None, Some(_)]) && right_until != base_until;
         let integers = values.map(|value| value.map_or(Some(0), parse_integer));
         if let ([Some(base), Some(left), Some(right)], true) = (integers, additive) {
@@ -258,8 +258,10 @@ fn dicts(
             merged.set_deadline(field, until);
             continue;
         }
-        let kept = values[1].or(values[2]).filter(|_| is_kept);
-        match kept.map_or_else(|| part(values[0], values[1], values[2], judge), |kept| Ok(Some(kept)))? {
+        let survivor = values[1].or(values[2]).filter(|_| has_new_deadline);
+        match survivor
+            .map_or_else(|| part(values[0], values[1], values[2], judge), |survivor| Ok(Some(survivor)))?
+        {
             Some(value) => {
                 merged.insert(field, value);
                 merged.set_deadline(field, until);
@@ -335,8 +337,8 @@ fn tops(base: Option<&Top>, left: Option<&Top>, right: Option<&Top>) -> Option<V
     let observed: Vec<(f64, &[u8])> = base.into_iter().flat_map(Top::iter).collect();
     let beyond = |top: Option<&Top>, other: Option<&Top>| -> Vec<(f64, Vec<u8>)> {
         let items = top.into_iter().flat_map(Top::iter);
-        let kept = items.filter(|item| other.is_some() || !observed.contains(item));
-        kept.map(|(score, member)| (score, member.to_vec())).collect()
+        let remaining = items.filter(|item| other.is_some() || !observed.contains(item));
+        remaining.map(|(score, member)| (score, member.to_vec())).collect()
     };
     let capacity = |top: Option<&Top>| top.map(Top::capacity);
     let capacity = match (capacity(base), capacity(left), capacity(right)) {

@@ -1,4 +1,4 @@
-//! What a process is told of a site and of its records.
+//! What configures a site and its records in a process.
 
 use super::Compile;
 use super::options::Options;

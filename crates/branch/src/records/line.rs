@@ -239,7 +239,8 @@ impl Line {
         if self.steps.as_ref().is_none_or(|steps| steps.unread <= LONG) || self.fork_of().is_some() {
             return None;
         }
-        // Of many versions before it one after the other would get a line of its own: the steps are kept instead, until these are few.
+        // Of many versions before it one after the other would get a line of its own: the record retains the steps
+        // instead, until the versions are few.
         let (mut last, mut unread, mut read) = (self.oldest, 0, 1);
         for (place, step) in self.steps().enumerate() {
             if step.readers == 0 {

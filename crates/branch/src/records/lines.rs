@@ -147,11 +147,11 @@ impl Lines {
     /// One less reads a version. If nothing is left of its line, that goes; returns what it was a fork of, which has one reader less.
     pub fn release(&mut self, (line, version): At) -> Option<At> {
         let slot = self.all.get_mut(line as usize)?;
-        let kept = slot.as_mut()?;
-        if kept.forget(version) {
+        let line = slot.as_mut()?;
+        if line.forget(version) {
             return None;
         }
-        let fork_of = kept.fork_of();
+        let fork_of = line.fork_of();
         *slot = None;
         fork_of
     }

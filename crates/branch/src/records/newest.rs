@@ -39,9 +39,9 @@ impl<V: Labelled> List for [V] {
     }
 }
 
-/// The place of the newest version that a view shows, among those of a key in the order of labels, and how many lookups that took. The
-/// bounds of the view are asked for, or the branches of the key, whichever are fewer; where both are many, both are
-/// gone through side by side. What began after all that the view shows costs nothing.
+/// The place of the newest version that a view shows, among those of a key in the order of labels, and how many
+/// lookups that took. The lookup visits the bounds of the view or the branches of the key, whichever are fewer; where
+/// both are many, it goes through both side by side. What began after all that the view shows costs nothing.
 pub(super) fn find<L: List + ?Sized>(versions: &L, view: &View<'_>) -> (Option<usize>, usize) {
     match own(versions, view) {
         Some(own) => (Some(own), 1),

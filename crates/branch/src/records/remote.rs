@@ -2,9 +2,9 @@
 //!
 //! # State and invariants
 //! - Every change of a record is an order, numbered when it is given; numbers only rise, over all lives.
-//! - What is here of a key is what its partition has after the orders given so far. A key that was asked for is here once
-//!   the answer came, with the orders that were given since it was asked for.
-//! - An order is kept until its partition has it on its disk.
+//! - What is here of a key is what its partition has after the orders given so far. A requested key is here once the
+//!   answer came, with the orders that were given since the request.
+//! - The site retains an order until its partition has it on its disk.
 
 use super::order::{KeyValue, Order, Stored};
 use super::{Records, place_of};
@@ -233,7 +233,7 @@ impl Records {
         self.remote.as_mut().map(|remote| std::mem::take(&mut remote.missed)).unwrap_or_default()
     }
 
-    /// What a partition is to be asked now, with the question's number. Every earlier order precedes it.
+    /// The keys to request from a partition now, with the question's number. Every earlier order precedes it.
     pub(crate) fn question(&mut self, lane: usize) -> Option<(u64, Vec<CompactKey>)> {
         let remote = self.remote.as_mut()?;
         let wanted = std::mem::take(&mut remote.lanes.get_mut(lane)?.wanted);
@@ -336,8 +336,8 @@ impl Records {
     }
 
     /// Numbers of this life are above those of every life before, also where the log has lost the last ones, and those of
-    /// questions, which an earlier life may have asked and which are answered yet. Versions
-    /// labelled before this branch are labelled by one of these labels, or of states that are lost.
+    /// questions, which an earlier life may have sent and whose answers may still come. Versions labelled before this
+    /// branch are labelled by one of these labels, or of states that are lost.
     pub(crate) fn begin_life(&mut self, incarnation: Incarnation, (first, labels): (u64, Vec<Label>)) {
         let Some(remote) = &mut self.remote else { return };
         remote.last = (remote.last + LOST).max(u64::from(incarnation.0) << 32);

@@ -25,14 +25,14 @@ use types::{Address, Error, ErrorCode, Instant, NodeId, ProcessId, ReplyBuf, Req
 
 /// How often it asks again.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// After how long without a piece another site is asked.
+/// After how long without a piece the site turns to another site.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// How long what clients ask may wait.
 const HELD_FOR: Duration = Duration::from_secs(3);
 /// How many pieces travel in one message.
 const PIECES: usize = 500;
 
-/// Who asked what.
+/// Who sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asker {
     Client(RequestId),
@@ -121,7 +121,8 @@ impl Site {
         }
     }
 
-    /// Forgets everything, in the log too. What partitions are told to forget, a power cut must not bring back here.
+    /// Forgets everything, in the log too. The site orders its partitions to forget, too: a power cut must not bring
+    /// back here what they forgot.
     pub(super) fn start_afresh(&mut self, out: &mut Outputs<'_, Instance>) {
         self.start_over();
         self.partitions.nothing_is_lost();

@@ -10,7 +10,7 @@ use mvcc::CompactKey;
 use protocol::{Now, Outputs, Step};
 use types::{Error, ReplyBuf, ReplySink, Rng, SessionId};
 
-/// How many states BRANCH LOG, and how many keys MERGE CONFLICTS, shows if it is not told.
+/// How many states BRANCH LOG, and how many keys MERGE CONFLICTS, shows by default.
 const PAGE: usize = 100;
 
 impl Site {

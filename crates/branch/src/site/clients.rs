@@ -103,7 +103,7 @@ impl Site {
         }
     }
 
-    /// Where the session of a request stands that another process asked, if it is a thread of its own.
+    /// Where the session of another process's request stands, if the session is a thread of its own.
     pub(super) fn thread_of(&self, asker: Asker, request: &[u8]) -> Option<Thread> {
         let session = session_at(Some(asker.process()?), crate::request_codec::session(request).ok()?);
         let own = self.clients.get(session).is_some_and(|client| client.is_own).then_some(session)?;

@@ -42,12 +42,12 @@ struct Peer {
     /// The states that it last reported to have.
     present: SiteState,
     /// What this site last reported to it as present.
-    told: SiteState,
+    reported: SiteState,
     /// The time of this site's present that it knows, as far as it said.
     knows: u64,
     /// The time of its own report whose arrival it knows of.
     echoed: u64,
-    /// When it was last told.
+    /// When this site last reported to it.
     said: Instant,
     /// When it was last heard.
     heard: Option<Instant>,
@@ -65,7 +65,7 @@ struct Peer {
     /// It said that it has more to tell than can be on its way.
     tells_more: bool,
     /// This site has reported the same of itself to it.
-    told_more: bool,
+    reported_more: bool,
     backlog: Backlog,
 }
 
@@ -98,7 +98,7 @@ impl Peer {
     }
 
     /// True if it lacks more than can be on its way.
-    fn is_told_more(&self) -> bool {
+    fn lacks_more(&self) -> bool {
         !self.skipped.is_empty()
     }
 }
@@ -165,7 +165,7 @@ impl Gossip {
         silent.map(|(site, _)| site.process).collect()
     }
 
-    /// Why no more may be written, if sites that do not answer lack as much as may be kept for them.
+    /// Why no more may be written, if sites that do not answer lack as much as this site may retain for them.
     pub fn is_full(&self, bytes: usize, limit: usize, now: Instant) -> Option<Error> {
         if bytes < limit {
             return None;
@@ -182,7 +182,7 @@ impl Gossip {
         Some(Error::new(ErrorCode::Unavailable, text))
     }
 
-    /// A state was made here: every site is told, or will be.
+    /// A state was made here: this site sends it to every site, now or later.
     pub fn offer(&mut self, commit: &Commit, out: &mut Outputs<'_, Instance>) {
         for (address, peer) in &mut self.peers {
             // Queued transactions go first: this one may build on them.
@@ -212,7 +212,7 @@ impl Gossip {
         SiteState { heads: keyspace.heads(), time: self.time }
     }
 
-    /// These states were taken out: everybody has them, or they are kept.
+    /// These states were taken out: everybody has them, or this site retains them.
     pub fn took_out(&mut self, states: Vec<StateId>) {
         if !states.is_empty() && !self.peers.is_empty() {
             self.time += 1;
@@ -241,15 +241,15 @@ impl Gossip {
     pub fn acknowledge(&mut self, keyspace: &Keyspace, now: Instant, out: &mut Outputs<'_, Instance>) {
         let present = self.present(keyspace);
         for (address, peer) in &mut self.peers {
-            let more = peer.is_told_more();
-            let is_news = (&peer.told, peer.told_more) != (&present, more)
+            let more = peer.lacks_more();
+            let is_news = (&peer.reported, peer.reported_more) != (&present, more)
                 || peer.echoed != peer.present.time
                 || peer.said + SAY_EVERY <= now;
             if peer.link.is_resumed() && (peer.received > 0 || is_news) {
                 let (count, known) = (std::mem::take(&mut peer.received), peer.present.time);
                 out.stream(*address, Message::Received { present: present.clone(), count, known, more });
-                (peer.told, peer.echoed, peer.said) = (present.clone(), known, now);
-                peer.told_more = more;
+                (peer.reported, peer.echoed, peer.said) = (present.clone(), known, now);
+                peer.reported_more = more;
             }
         }
     }
@@ -340,8 +340,8 @@ impl Gossip {
             // Whoever collects promises.
             return;
         }
-        let is_told = |peer: &Peer| peer.link.is_resumed() && peer.skipped.is_empty();
-        if !self.peers.values().any(is_told) {
+        let is_in_sync = |peer: &Peer| peer.link.is_resumed() && peer.skipped.is_empty();
+        if !self.peers.values().any(is_in_sync) {
             // No site relies on a promise that was never sent; early collection, which waits for no site, does.
             if options.collect == Collecting::Optimistic {
                 keyspace.announce_ceiling();
@@ -349,7 +349,7 @@ impl Gossip {
             return;
         }
         let states = keyspace.announce_ceiling();
-        let news = |peer: &Peer| is_told(peer) && peer.ceiling != states;
+        let news = |peer: &Peer| is_in_sync(peer) && peer.ceiling != states;
         if !self.peers.values().any(news) {
             return;
         }

@@ -64,7 +64,7 @@ impl Site {
         self.logged.unlogged.is_refusing()
     }
 
-    /// The sink of a reply to what was asked when so many records were persisted.
+    /// The sink of a reply to a request that came when so many records were persisted.
     pub(super) fn sink_of<'o>(
         &self,
         id: RequestId,

@@ -15,7 +15,7 @@ const MERGED_EACH: Duration = Duration::from_nanos(500);
 const FREE_SHARE: u32 = 3;
 const MERGE_SHARE: u32 = 20;
 /// About the overhead of an operation's request, without the keyspace's own work.
-const ASKED_EACH: Duration = Duration::from_micros(1);
+const REQUEST_EACH: Duration = Duration::from_micros(1);
 /// The longest that heads wait because merging takes so long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often heads are left for another site to merge.
@@ -46,8 +46,8 @@ struct Last {
     slowness: Option<f64>,
     /// What the keyspace had done by then.
     done: Effort,
-    /// For how many operations clients have asked since.
-    asked: u32,
+    /// How many operations clients have requested since.
+    requested: u32,
 }
 
 impl Last {
@@ -61,7 +61,7 @@ impl Last {
     /// side, each has versions of its own.
     fn is_rest_over(&self, now: Instant, done: Effort) -> bool {
         let passed = now - self.at;
-        let busy = (done - self.done).time() + ASKED_EACH.saturating_mul(self.asked);
+        let busy = (done - self.done).time() + REQUEST_EACH.saturating_mul(self.requested);
         let has_spared =
             |slowness| passed.saturating_sub(busy.mul_f64(slowness)) >= self.took.saturating_mul(FREE_SHARE);
         self.slowness.is_some_and(has_spared)
@@ -154,9 +154,9 @@ impl Site {
     }
 
     /// A client asks for so many operations.
-    pub(super) fn is_asked(&mut self, operations: usize) {
-        let asked = u32::try_from(operations).unwrap_or(u32::MAX);
-        self.merging.last.asked = self.merging.last.asked.saturating_add(asked);
+    pub(super) fn note_requested(&mut self, operations: usize) {
+        let requested = u32::try_from(operations).unwrap_or(u32::MAX);
+        self.merging.last.requested = self.merging.last.requested.saturating_add(requested);
     }
 
     fn merged(
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(rests(took, 200, known), took * MERGE_SHARE, "more is counted than there was time for");
         assert_eq!(rests(took, 0, None), took * MERGE_SHARE, "nobody knows");
         assert_eq!(rests(took * 100, 95, known), LONGEST_PAUSE);
-        let last = Last { took, slowness: known, asked: 35_000, ..Last::default() };
+        let last = Last { took, slowness: known, requested: 35_000, ..Last::default() };
         let over_at = last.at + took * FREE_SHARE + Duration::from_millis(35);
         assert!(last.is_rest_over(over_at, last.done), "what clients ask for counts");
         assert!(!last.is_rest_over(Instant(over_at.0 - 1), last.done));

@@ -19,10 +19,10 @@
 //! - What a reply or a message reveals is in the log before it leaves.
 //! - The site retains the commit of every state that some site may lack, or can send it by value: no ceiling is below
 //!   it.
-//! - A ceiling is told to a site only when everything committed before has been streamed to it, and is durable then: so
-//!   no site commits below a state that another one took out for good (Corrections 54). One that was collected early,
-//!   without the promise of a site that is not heard, comes back when a later transaction needs it: the site retains
-//!   its transaction.
+//! - A site sends its ceiling to another site only when it has streamed everything committed before to that site; the
+//!   ceiling is durable then: so no site commits below a state that another one took out for good (Corrections 54).
+//!   One that was collected early, without the promise of a site that is not heard, comes back when a later
+//!   transaction needs it: the site retains its transaction.
 //! - Sessions that never chose a branch share the site's thread: with `Serializability` and `No Branching` it never
 //!   forks by itself, and an application that knows nothing of branches meets other sites' updates only.
 
@@ -145,7 +145,7 @@ impl Site {
     /// A site in one life, empty. Feed it recovery, then inputs.
     pub fn new(topology: Topology, index: usize, incarnation: Incarnation, mut options: Options) -> Self {
         if !topology.partitions_of(index).is_empty() {
-            // What partitions were told must not be taken back by the death of this process.
+            // The death of this process must not take back the orders that it has sent to partitions.
             options.durability = options.durability.max(Durability::Written);
         }
         let mut keyspace = empty(&topology, index, incarnation, options);

@@ -5,7 +5,7 @@ use crate::keyspace::ByValue;
 use crate::{Commit, StateId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many wait at most: what is more is dropped, and told again.
+/// How many wait at most: the site drops more, and their senders repeat them.
 const MAX_ORPHANS: usize = 4 * WINDOW;
 
 /// A state that waits for its parents.

@@ -62,7 +62,7 @@ struct Fetching {
     lane: usize,
     after: Option<CompactKey>,
     /// The requested page.
-    asked: Option<u64>,
+    requested: Option<u64>,
 }
 
 /// What is to become of a request.
@@ -78,7 +78,7 @@ pub(super) struct Partitions {
     lanes: Vec<Lane>,
     parked: Vec<Parked>,
     fetching: Option<Fetching>,
-    /// The last question for a page; no earlier life asked with such a number.
+    /// The last question for a page; no earlier life used such a number.
     pages: u64,
 }
 
@@ -120,7 +120,7 @@ impl Partitions {
 
     /// Everything is to be read for this site.
     pub fn fetch_all(&mut self, to: Address, attempt: u64) {
-        self.fetching = Some(Fetching { to, attempt, lane: 0, after: None, asked: None });
+        self.fetching = Some(Fetching { to, attempt, lane: 0, after: None, requested: None });
     }
 
     /// A site that was sent everything is gone; false if it was not.
@@ -197,11 +197,11 @@ impl Site {
         }
         let Partitions { lanes, fetching, pages, .. } = &mut self.partitions;
         if let Some(fetching) = fetching
-            && fetching.asked.is_none()
+            && fetching.requested.is_none()
             && let Some(lane) = lanes.get(fetching.lane).filter(|lane| lane.is_up)
         {
             *pages += 1;
-            fetching.asked = Some(*pages);
+            fetching.requested = Some(*pages);
             let (question, after) = (*pages, fetching.after.clone());
             out.stream(lane.address, Message::Page { question, after, count: PAGE });
         }
@@ -236,14 +236,14 @@ impl Site {
         }
     }
 
-    /// A partition has everything up to an order, in memory at least: it is told the rest.
+    /// A partition has everything up to an order, in memory at least: the site sends it the rest.
     fn on_standing(&mut self, number: usize, applied: u64) {
         let lane = &mut self.partitions.lanes[number];
         lane.has_lost = applied < self.keyspace.safe(number) || applied > self.keyspace.last_order();
         (lane.is_up, lane.sent) = (!lane.has_lost, applied);
         self.keyspace.ask_again(number);
         if let Some(fetching) = self.partitions.fetching.as_mut().filter(|fetching| fetching.lane == number) {
-            fetching.asked = None;
+            fetching.requested = None;
         }
     }
 
@@ -254,9 +254,9 @@ impl Site {
         out: &mut Outputs<'_, Instance>,
     ) {
         let lanes = self.partitions.lanes.len();
-        let asked = |fetching: &&mut Fetching| fetching.asked == Some(question);
-        let Some(fetching) = self.partitions.fetching.as_mut().filter(asked) else { return };
-        fetching.asked = None;
+        let requested = |fetching: &&mut Fetching| fetching.requested == Some(question);
+        let Some(fetching) = self.partitions.fetching.as_mut().filter(requested) else { return };
+        fetching.requested = None;
         fetching.after = records.last().map(|stored| stored.key.clone());
         if is_last {
             (fetching.lane, fetching.after) = (fetching.lane + 1, None);
@@ -281,7 +281,7 @@ impl Site {
     }
 
     /// True for a request of this process that can be served as it is: what it looks at is near, and nothing of its session waits.
-    /// What chooses branches or merges may turn out to need more, and an end has to be told to what waits.
+    /// What chooses branches or merges may turn out to need more, and an end has to reach what waits.
     pub(super) fn is_at_hand(&mut self, request: &Request<'_>) -> bool {
         if !self.keyspace.is_parted() {
             return true;
@@ -319,7 +319,7 @@ impl Site {
             return self.serve_parked((now, random), out);
         }
         let mut reply = ReplyBuf::new();
-        self.on_asked(process, request, (now, random), &mut reply, out);
+        self.serve_encoded(process, request, (now, random), &mut reply, out);
         let thread = self.thread_of(asker, request);
         asker.answer(reply, thread, out);
     }
@@ -335,7 +335,13 @@ impl Site {
             let mut reply = ReplyBuf::new();
             let is_served = match outlook {
                 RequestReadiness::Ready => {
-                    self.on_asked(parked.asker.process(), &parked.request, (now, random), &mut reply, out);
+                    self.serve_encoded(
+                        parked.asker.process(),
+                        &parked.request,
+                        (now, random),
+                        &mut reply,
+                        out,
+                    );
                     // A merge handler may read unforeseen keys: the site then runs it again, and nothing has happened.
                     reply.as_error().is_none_or(|error| !crate::Refusal::Elsewhere.is(&error))
                 }
@@ -459,7 +465,7 @@ impl Site {
         }
     }
 
-    /// Why no more may be written, if partitions that do not answer lack as much as may be kept for them.
+    /// Why no more may be written, if partitions that do not answer lack as much as the site may retain for them.
     pub(super) fn partitions_are_full(&self) -> Option<Error> {
         let limit = self.options.queue;
         let is_full = |number: &usize| self.keyspace.pending_bytes(*number) >= limit;

@@ -211,7 +211,7 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     last: u64,
-    /// The log is to be told before anything else.
+    /// The site writes this to the log before anything else.
     due: Option<u64>,
     /// While it recovers: records up to this mark are in the checkpoint.
     skip_to: Option<u64>,
@@ -233,12 +233,12 @@ impl Marks {
         let Some(mark) = self.skip_to else { return false };
         let mut input = Reader::new(record);
         match input.byte() {
-            // A later one, if the next checkpoint began before the log was told of this one.
+            // A later one, if the next checkpoint began before the log had this one.
             Ok(Record::MARK) if u64::decode(&mut input).is_ok_and(|found| found >= mark) => {
                 self.skip_to = None;
                 true
             }
-            // The life in which the checkpoint was taken ended before the log was told.
+            // The life in which the checkpoint was taken ended before the log had it.
             Ok(Record::LIFE) if u32::decode(&mut input).is_ok_and(|life| u64::from(life) > mark >> 32) => {
                 self.skip_to = None;
                 false

@@ -32,7 +32,7 @@ impl Site {
         if let Err(refusal) = way.and_then(|()| request.refuse_user_types("branch")) {
             return reply.error(&refusal);
         }
-        self.is_asked(request.step_count());
+        self.note_requested(request.step_count());
         let mut scratch = ReplyBuf::new();
         let done = match request {
             Request::One { operation, .. } => {

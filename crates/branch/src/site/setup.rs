@@ -120,11 +120,11 @@ pub struct Options {
     pub policy: Policy,
     /// What updates that meet here do.
     pub local: Local,
-    /// What is kept of the past, to be read by id.
+    /// What the site retains of the past, to be read by id.
     pub keep: Keep,
     /// Whether collection waits for sites that are not heard.
     pub collect: Collecting,
-    /// How many bytes of transactions that some site lacks are kept in memory before writes are refused.
+    /// How many bytes of transactions that some site lacks the site holds in memory before it refuses writes.
     pub queue: usize,
     /// Where records lie in partitions: how many keys stay beside the State DAG to be worked on.
     pub near: usize,

@@ -227,10 +227,10 @@ fn a_policy_keeps_the_newest_of_what_a_head_sees() {
         let newest = newest.split_off(newest.len() - 1 - keep.min(200));
         world.keyspace.close(SESSION);
         while world.keyspace.collect(10) > 0 {}
-        let kept = world.retained();
-        assert!(newest.iter().all(|state| kept.contains(state)), "keep {keep}");
+        let retained = world.retained();
+        assert!(newest.iter().all(|state| retained.contains(state)), "keep {keep}");
         // Where branches part a state has to stay.
-        assert!(kept.len() <= newest.len() + 1, "keep {keep}: {}", kept.len());
+        assert!(retained.len() <= newest.len() + 1, "keep {keep}: {}", retained.len());
     }
 }
 
@@ -245,11 +245,11 @@ fn heads_share_what_a_policy_keeps() {
         branch.push(world.state(number, &[parent], &[("k", set(&number.to_string()))]));
     }
     while world.keyspace.collect(10) > 0 {}
-    let kept = world.retained();
+    let retained = world.retained();
     for branch in &branches {
         let newest = &branch[branch.len() - 5..];
-        assert_eq!(kept.iter().filter(|state| branch[1..].contains(state)).count(), 5);
-        assert!(newest.iter().all(|state| kept.contains(state)));
+        assert_eq!(retained.iter().filter(|state| branch[1..].contains(state)).count(), 5);
+        assert!(newest.iter().all(|state| retained.contains(state)));
     }
 }
 
@@ -267,10 +267,10 @@ fn a_policy_keeps_what_was_a_head_for_a_while() {
         now = now + SECOND / 2;
         world.keyspace.tell_time(now);
         while world.keyspace.collect(10) > 0 {}
-        let kept = world.retained();
+        let retained = world.retained();
         let of_late = states.len().saturating_sub(9).max(1);
-        assert!(states[of_late..].iter().all(|state| kept.contains(state)), "{number}: {kept:?}");
-        assert!(kept.len() <= 10, "{number}: {kept:?}");
+        assert!(states[of_late..].iter().all(|state| retained.contains(state)), "{number}: {retained:?}");
+        assert!(retained.len() <= 10, "{number}: {retained:?}");
     }
     // Nobody writes any more: all but the head grows old.
     for _ in 0..40 {
@@ -279,12 +279,12 @@ fn a_policy_keeps_what_was_a_head_for_a_while() {
         while world.keyspace.collect(10) > 0 {}
     }
     assert_eq!(world.retained(), states[40..]);
-    // What is asked for later holds at once, for what comes.
+    // A later setting holds at once, for what comes.
     world.keyspace.alter(Policy::Refuse, Keep::states(0));
     let head = world.state(100, &[states[40]], &[("k", set("last"))]);
     while world.keyspace.collect(10) > 0 {}
     assert_eq!(world.retained(), [head]);
-    // And what is there when it is asked for stays until it is known to be older.
+    // And what is there when the setting changes stays until it is known to be older.
     world.keyspace.alter(Policy::Refuse, keep);
     let mut states = vec![head];
     for number in 101..110 {

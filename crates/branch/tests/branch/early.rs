@@ -150,7 +150,7 @@ fn what_was_collected_early_comes_back_as_it_was() {
             }
         }
         back += cut.back;
-        // Both promise to go on from here: nothing is kept for anybody.
+        // Both promise to go on from here: no site retains anything for another.
         cut.merge_here();
         cut.world.keyspace.announce_ceiling();
         cut.promise();

@@ -62,7 +62,7 @@ fn change(world: &mut World, number: u64, random: &mut Rng) {
         (0, _) => Operation::Key(keys::Operation::Delete),
         (1, _) => Operation::Key(keys::Operation::Persist),
         (2, _) => write(b"text"),
-        // So many that it is not kept which.
+        // So many that the record does not store which.
         (38.., "set") => Operation::Set(set::Operation::Add { members: Items::Slices(&many) }),
         (38.., "dict") => Operation::Dict(dict::Operation::Put {
             pairs: Items::Slices(&pairs),
@@ -91,22 +91,22 @@ fn merges_of_elements_are_merges_of_the_whole() {
     for seed in crate::some_of(0..150) {
         let (mut world, mut random) = (World::with(options(1)), Rng::with_seed(seed));
         fill(&mut world, 50);
-        let (mut other, mut told) = (Keyspace::new(options(2)), 0);
+        let (mut other, mut applied) = (Keyspace::new(options(2)), 0);
         for _ in 0..60 {
             if random.u32(..8) > 0 {
                 change(&mut world, random.u64(..5), &mut random);
                 continue;
             }
             // Another site, which collects nothing, finds the same merge.
-            world.commits[told..].iter().for_each(|commit| assert_eq!(other.apply(commit), Ok(true)));
-            told = world.commits.len();
+            world.commits[applied..].iter().for_each(|commit| assert_eq!(other.apply(commit), Ok(true)));
+            applied = world.commits.len();
             let heads = world.keyspace.heads();
             let some: Vec<StateId> = heads.iter().copied().filter(|_| random.u32(..4) > 0).collect();
             let merge = world.keyspace.merge_of(MERGER, &some, Policy::Newest);
             assert_eq!(other.merge_of(MERGER, &some, Policy::Newest), merge, "seed {seed}");
             match merge {
                 Ok(merge) => {
-                    told += 1;
+                    applied += 1;
                     world.note(merge);
                 }
                 Err(refusal) => assert_eq!(refusal, Refusal::NothingToMerge),

@@ -87,7 +87,7 @@ fn ripple(
     for _ in 0..collect {
         world.keyspace.collect(1);
     }
-    let kept: BTreeSet<StateId> = world.retained().into_iter().collect();
+    let retained: BTreeSet<StateId> = world.retained().into_iter().collect();
     let made = world.commit(transaction, &End::Serializability).unwrap().unwrap();
     let parent = world.model.states[&made].parents[0];
     let is_intact = |state: StateId| !world.model.written_between(id(from), state).contains(&key("a"));
@@ -98,7 +98,7 @@ fn ripple(
     let below = |state: &&StateId| {
         **state != made && world.model.states[*state].parents.contains(&parent) && is_intact(**state)
     };
-    let further = world.model.states.keys().filter(|state| kept.contains(state)).find(below);
+    let further = world.model.states.keys().filter(|state| retained.contains(state)).find(below);
     further.map(|state| format!("{dag:?} {writes:b}: read at {from}, stopped at {parent} before {state}"))
 }
 
@@ -140,8 +140,8 @@ fn compression_changes_no_read_and_no_conflict_in_every_dag_of_five_states() {
                 break;
             }
         }
-        let kept = world.retained();
-        assert!(kept.contains(&id(held)) && kept.len() <= before);
+        let retained = world.retained();
+        assert!(retained.contains(&id(held)) && retained.len() <= before);
         world.keyspace.abort(transaction);
         while world.keyspace.collect(100) > 0 {}
         assert_eq!(world.difference(&keys), None, "{dag:?} {writes:b} released");

@@ -430,12 +430,12 @@ fn deadlines_of_fields_merge_field_by_field() {
     };
     let deadlines = |cell: &Cell| match &cell.value {
         Some(datatypes::Value::Dict(dict)) => {
-            let mut told: Vec<(String, u64)> = dict
+            let mut listed: Vec<(String, u64)> = dict
                 .iter()
                 .map(|(field, _)| (String::from_utf8_lossy(field).into_owned(), dict.deadline(field)))
                 .collect();
-            told.sort();
-            told
+            listed.sort();
+            listed
         }
         _ => Vec::new(),
     };

@@ -68,7 +68,7 @@ struct World {
     now: Instant,
     random: Rng,
     inbox: Inbox,
-    asked: u64,
+    request_count: u64,
 }
 
 fn address(process: u16) -> Address {
@@ -93,7 +93,7 @@ impl World {
             now: Instant(1_000_000),
             random: Rng::with_seed(seed),
             inbox: Inbox::default(),
-            asked: 0,
+            request_count: 0,
         };
         for process in sites.iter().flat_map(|site| *site..=site + PARTITIONS) {
             world.hosts.insert(process, Host { replica: None, log: Vec::new(), synced: 0, life: 0 });
@@ -220,8 +220,8 @@ impl World {
     }
 
     fn ask(&mut self, process: u16, request: Request<'_>) -> RequestId {
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.request_count += 1;
+        let id = RequestId(self.request_count);
         self.input(process, Input::Request { id, request });
         id
     }
@@ -301,9 +301,9 @@ fn keys_lie_in_partitions_and_hardly_any_of_them_beside_the_state_dag() {
         assert_eq!(world.number(10, &format!("k{key}")), key);
     }
     world.pass(Duration::from_secs(1));
-    let kept: Vec<usize> = (11..=13).map(|process| world.keys_of(process)).collect();
-    assert_eq!(kept.iter().sum::<usize>(), 60, "{kept:?}");
-    assert!(kept.iter().all(|keys| *keys > 5), "{kept:?}");
+    let held: Vec<usize> = (11..=13).map(|process| world.keys_of(process)).collect();
+    assert_eq!(held.iter().sum::<usize>(), 60, "{held:?}");
+    assert!(held.iter().all(|keys| *keys > 5), "{held:?}");
     assert!(world.near(10) <= 2);
 }
 
@@ -411,7 +411,7 @@ fn counted(seed: u64, options: Options) -> Result<(), String> {
             world.start(process);
         }
         if round % 11 == 10 {
-            // What a client was told is on the disk; what partitions were told may not be.
+            // What a reply rests on is on the disk; orders to partitions may not be.
             world.cut_power(site);
             world.start(site);
         }
@@ -465,7 +465,8 @@ fn a_site_without_anything_takes_over_the_records_of_another_ones_partitions() {
     assert_eq!(world.number(10, "k7"), 8);
 }
 
-/// What clients read after a power cut that took what they were told last; `None` if the disk had that by chance.
+/// What clients read after a power cut that took what their last replies rest on; `None` if the disk had that by
+/// chance.
 fn read_after_a_cut(wait: u64) -> Option<Vec<i64>> {
     let mut world = World::new(1, options(), 6);
     let keys = ["a", "b", "c"];
@@ -488,7 +489,8 @@ fn read_after_a_cut(wait: u64) -> Option<Vec<i64>> {
     Some(keys.map(|key| world.number(10, key)).to_vec())
 }
 
-/// What a site told its partitions, and its log lost, is seen by nobody: its next life's labels are others.
+/// Orders that a site sent to its partitions, and that its log lost, are seen by nobody: its next life's labels are
+/// others.
 #[test]
 fn what_a_log_lost_is_not_seen_though_partitions_have_it() {
     let right: Vec<Vec<i64>> = (0..10).filter_map(|step| read_after_a_cut(20 * step)).collect();
@@ -500,7 +502,7 @@ fn read_after_partitions_lost_power(mutants: Mutants) -> BTreeSet<Said> {
     let mut world = World::new(1, Options { mutants, ..options() }, 8);
     let keys = ["a", "b", "c", "d", "e", "f"];
     keys.iter().for_each(|key| world.set(10, key, "1"));
-    // They say what they have on their disks, and the site forgets what it told them so far.
+    // They say what they have on their disks, and the site forgets the orders that it sent so far.
     world.pass(Duration::from_secs(2));
     (11..=13).for_each(|process| world.cut_power(process));
     (11..=13).for_each(|process| world.start(process));
@@ -536,7 +538,7 @@ fn what_a_log_lost_is_freed() {
         let part = replica.protocol().as_part().expect("it is a record partition");
         (part.keys(), part.versions())
     };
-    let kept: Vec<(usize, usize)> = [11, 12, 13].iter().map(part).collect();
-    assert_eq!(kept.iter().map(|kept| kept.0).sum::<usize>(), 10, "{kept:?}");
-    assert!(kept.iter().all(|(keys, versions)| keys == versions), "{kept:?}");
+    let held: Vec<(usize, usize)> = [11, 12, 13].iter().map(part).collect();
+    assert_eq!(held.iter().map(|held| held.0).sum::<usize>(), 10, "{held:?}");
+    assert!(held.iter().all(|(keys, versions)| keys == versions), "{held:?}");
 }

@@ -13,7 +13,7 @@ fn session(number: u64) -> SessionId {
     SessionId(number + 1)
 }
 
-/// One site, and another one that is told everything it makes.
+/// One site, and another one that receives everything it makes.
 struct Sites {
     world: World,
     other: Keyspace,

@@ -38,7 +38,7 @@ struct World {
     now: Instant,
     random: Rng,
     inbox: Inbox,
-    asked: u64,
+    request_count: u64,
 }
 
 fn address(site: usize) -> Address {
@@ -60,7 +60,7 @@ impl World {
             now: Instant(1_000_000),
             random: Rng::with_seed(seed),
             inbox: Inbox::default(),
-            asked: 0,
+            request_count: 0,
         };
         for site in 0..count {
             let replica = world.fresh(site, 1);
@@ -138,8 +138,8 @@ impl World {
     }
 
     fn ask(&mut self, site: usize, request: Request<'_>) -> ReplyBuf {
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.request_count += 1;
+        let id = RequestId(self.request_count);
         self.input(site, Input::Request { id, request });
         self.inbox.0.remove(&id).unwrap_or_default()
     }
@@ -252,7 +252,7 @@ fn count(seed: u64, sites: usize, loses: bool) {
             }
             1 => world.cut.clear(),
             2 => world.restart(site),
-            // What it alone had would be lost with it, and it was told to clients.
+            // What it alone had would be lost with it, and clients had read it.
             3 if loses && world.is_received(site) => world.lose(site),
             _ if world.is_joining(site) => {}
             _ => {
@@ -303,8 +303,8 @@ fn merges_of_sites_that_are_far_apart_do_not_cross() {
     }
 }
 
-/// Three sites that wrote, each cut off from the others, so much that it is told them in several pieces: they are merged once all of
-/// it has come, and not again and again while it comes.
+/// Three sites that wrote, each cut off from the others, so much that it receives it in several pieces: they are
+/// merged once all of it has come, and not again and again while it comes.
 #[test]
 fn what_still_comes_is_not_merged_piece_by_piece() {
     let every = Duration::from_millis(10);
@@ -412,7 +412,8 @@ fn a_site_that_lost_its_disk_serves_once_it_has_what_another_one_has() {
     }
 }
 
-/// The one that was asked for everything is cut off before it answers, or before it is asked: another one helps.
+/// The site with the request for everything is cut off before it answers, or before the request comes: another one
+/// helps.
 #[test]
 fn a_site_without_anything_asks_another_one_if_the_first_falls_silent() {
     for wait in [5, 15, 25, 35, 45] {
@@ -534,7 +535,7 @@ fn a_queue_empties_although_a_client_stands_where_states_were_collected_early() 
     let collect = Collecting::Optimistic;
     let options = Options { keep: Keep::states(0), collect, queue: 10_000, ..Options::default() };
     let mut world = World::new(2, options, 1);
-    let kept = |world: &World| {
+    let held = |world: &World| {
         let keyspace = world.sites[0].protocol().as_site().expect("it is a site").keyspace();
         (keyspace.retained().len(), keyspace.census().early)
     };
@@ -553,18 +554,18 @@ fn a_queue_empties_although_a_client_stands_where_states_were_collected_early() 
     write(&mut world, 50);
     world.cut.clear();
     world.pass(Duration::from_secs(5));
-    let (transactions, early) = kept(&world);
+    let (transactions, early) = held(&world);
     assert!(early > 40 && transactions == early + 1, "{early} states early, {transactions} transactions");
     assert!(world.is_received(0) && world.queued(0) == 0);
     write(&mut world, 300);
-    assert_eq!(kept(&world), (transactions, early));
+    assert_eq!(held(&world), (transactions, early));
     assert!(world.is_received(0) && world.queued(0) == 0);
     world.ask(1, Request::Close { session });
     world.pass(Duration::from_secs(2));
-    assert_eq!((kept(&world), world.number(1, "n")), ((0, 0), 351));
+    assert_eq!((held(&world), world.number(1, "n")), ((0, 0), 351));
 }
 
-/// How many states and early ones, how many versions, and how many bytes are kept at a site.
+/// How many states and early ones, how many versions, and how many bytes a site holds.
 fn occupied(world: &World, site: usize) -> (usize, usize, usize) {
     let site = world.sites[site].protocol().as_site().expect("it is a site");
     let census = site.keyspace().census();
@@ -740,8 +741,8 @@ fn write_often(world: &mut World, time: Duration) -> i64 {
     counted
 }
 
-/// What a process asked before it restarted is answered late, because the site has nothing yet: it is no answer to what the
-/// process asks now.
+/// A site without state answers a request late, after the asking process has restarted: the process does not take it
+/// for the answer to its present request.
 #[test]
 fn an_answer_to_an_earlier_life_of_another_process_is_nobody_s() {
     let mut world = World::new(2, Options::default(), 9);
@@ -839,7 +840,7 @@ fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
     world.sites.push(Replica::new(gateway.at(Incarnation(1)), forward));
     world.logs.push(Vec::new());
     world.input(2, Input::Recovered { complete: true });
-    let told = |world: &mut World, request: Request<'_>| {
+    let reply_to = |world: &mut World, request: Request<'_>| {
         assert!(world.ask(2, request).is_empty());
         world.pass(Duration::from_millis(100));
         std::mem::take(&mut world.inbox.0).into_values().next().expect("an answer")
@@ -847,7 +848,7 @@ fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
     let get = [step("n", Operation::Register(register::Operation::Get))];
     let number = |world: &mut World, session: u64| {
         let session = SessionId(session);
-        let reply = told(world, Request::Many { session, steps: &get, watched: false, multi: true });
+        let reply = reply_to(world, Request::Many { session, steps: &get, watched: false, multi: true });
         match reply.first() {
             Some(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).parse::<i64>().expect("a number"),
             other => panic!("{other:?}"),
@@ -857,11 +858,11 @@ fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
     for session in 1..=3 {
         let add = Operation::Register(register::Operation::Increment { by: session as i64 });
         let session = SessionId(session);
-        told(&mut world, Request::Begin { session, read_only: false, watched: false });
-        told(&mut world, Request::Operate { session, steps: &[step("n", add)] });
+        reply_to(&mut world, Request::Begin { session, read_only: false, watched: false });
+        reply_to(&mut world, Request::Operate { session, steps: &[step("n", add)] });
     }
     for session in 1..=3 {
-        told(&mut world, Request::Commit { session: SessionId(session) });
+        reply_to(&mut world, Request::Commit { session: SessionId(session) });
     }
     assert_eq!(world.heads(0).len(), 3);
     for life in 1..=3 {
@@ -869,14 +870,14 @@ fn clients_of_another_process_stay_on_their_branches_when_the_site_restarts() {
             assert_eq!(number(&mut world, session), session as i64, "life {life}");
         }
         world.restart(0);
-        // What is asked before it is known that the site began anew is not answered by it.
-        told(&mut world, Request::Unwatch { session: SessionId(4) });
+        // The site does not answer a request sent before the asker knows that the site began anew.
+        reply_to(&mut world, Request::Unwatch { session: SessionId(4) });
     }
     // Also when its disk is lost, and it cannot say anything for a while.
     world.pass(Duration::from_secs(1));
     world.cut = [(0, 1)].into();
     world.lose(0);
-    told(&mut world, Request::Unwatch { session: SessionId(4) });
+    reply_to(&mut world, Request::Unwatch { session: SessionId(4) });
     let session = SessionId(1);
     assert!(world.ask(2, Request::Many { session, steps: &get, watched: false, multi: true }).is_empty());
     world.pass(Duration::from_secs(4));

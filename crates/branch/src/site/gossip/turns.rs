@@ -6,8 +6,8 @@
 //! transfer took.
 //!
 //! ```text
-//! a   told by b and c ........|merges|              |
-//! b   told by a .........|  a's turn   |sees it| merges what it did meanwhile
+//! a   heard b and c   ........|merges|              |
+//! b   heard a   .........|  a's turn   |sees it| merges what it did meanwhile
 //! ```
 //!
 //! A site that writes faster than it can send never drains its queue: the others wait for it for a while, then not for
@@ -75,14 +75,14 @@ impl Gossip {
         sites.iter().find(|site| self.peers.get(site).is_some_and(|peer| peer.is_near(now)))
     }
 
-    /// Looks which sites have more to tell or to be told. Of those before this one the first merges once that has come, what a
-    /// client wrote here last included.
+    /// Looks which sites have more to send or to receive. Of those before this one the first merges once that has
+    /// come, what a client wrote here last included.
     pub fn look_for_backlogs(&mut self, before: &[Address], written: Option<StateId>, now: Instant) {
         let first = self.first_near(before, now);
         for (address, peer) in &mut self.peers {
             if !peer.is_near(now) {
                 peer.backlog.since = None;
-            } else if peer.tells_more || peer.is_told_more() {
+            } else if peer.tells_more || peer.lacks_more() {
                 peer.backlog.goes_on(now);
             } else if let Some(took) = peer.backlog.ends(now)
                 && first == Some(address)

@@ -37,9 +37,9 @@ fn a_full_log_hides_what_it_lacks_and_nothing_else() {
         let here = world.reply(here).expect("a read waits for the log");
         assert_eq!(here.first(), Some(Reply::Bulk(b"v")));
         let lacking = world.reply(lacking).expect("a read waits in silence");
-        let is_told =
+        let is_refused =
             lacking.as_error().is_some_and(|error| error.message.contains("the log of this process"));
-        assert!(is_told || lacking.first() == Some(Reply::Null), "{lacking:?}");
+        assert!(is_refused || lacking.first() == Some(Reply::Null), "{lacking:?}");
     }
     let both = world.get_all(2, &[b"logged", b"other"]);
     assert!(world.reply(both).expect("a read waits for the log").as_error().is_none());
