@@ -1,6 +1,6 @@
 //! Blocks of replication shared by the protocols: minimum aggregation, what peers still lack, the state of the link
-//! to a peer, state transfer, the replicated log, and copies of an instance
-//! kept by it. The sequenced streams themselves are the contract's (`protocol::Outputs::stream`).
+//! to a peer, state transfer, the replicated log, and copies of an instance that it drives. The sequenced streams
+//! themselves are the contract's (`protocol::Outputs::stream`).
 //!
 //! Blocks return decisions and the protocols send. No networking, no clock, no entropy, no hash-order iteration.
 

@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_not_told_the_time_without_end() {
+    fn heartbeats_to_a_silent_peer_end() {
         let mut link = Link::default();
-        let told = (0..1000).filter(|_| link.may_tell()).count();
-        assert_eq!(told, UNANSWERED as usize);
+        let sent = (0..1000).filter(|_| link.may_tell()).count();
+        assert_eq!(sent, UNANSWERED as usize);
         link.heard();
         assert!(link.may_tell());
     }

@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_is_told_before_every_member_has_reported() {
+    fn nothing_is_reported_before_every_member_has_reported() {
         let mut minimum = MinimumOf::new([0, 1]);
         let mut report = |member, at| {
             minimum.report(member, Timestamp(at));

@@ -4,7 +4,7 @@
 //! is on its way at a time, whoever is slow sets the pace, and the giver keeps nothing but a lease. Cursors and
 //! pieces are the protocol's own, as in `protocol::Protocol::checkpoint`: a piece is some tens of kilobytes, and
 //! all pieces together hold at least what the giver held at the first question. Questions and pieces are datagrams:
-//! a lost one is asked for again, a repeated one is not taken twice.
+//! the taker repeats a lost question, and takes a repeated piece once.
 //!
 //! ```text
 //!   taker: Taker::ask ----- Ask { transfer, cursor } ------------> giver: Giver::on_request, then its state at the cursor
@@ -61,7 +61,7 @@ pub struct Taker<P> {
     giver: P,
     transfer: u64,
     cursor: u64,
-    asked: Option<Instant>,
+    on_request: Option<Instant>,
     done: bool,
 }
 
@@ -69,7 +69,7 @@ impl<P: Copy + PartialEq> Taker<P> {
     /// A transfer from `giver`; `transfer` is drawn by chance, so that no piece of an earlier one is taken for one of
     /// this.
     pub fn new(giver: P, transfer: u64) -> Self {
-        Taker { giver, transfer, cursor: 0, asked: None, done: false }
+        Taker { giver, transfer, cursor: 0, on_request: None, done: false }
     }
 
     /// Who gives.
@@ -79,20 +79,20 @@ impl<P: Copy + PartialEq> Taker<P> {
 
     /// The question to send now, if there is one: nothing is on its way, or not for so long.
     pub fn ask(&mut self, now: Instant, repeat_after: Duration) -> Option<Ask> {
-        if self.done || self.asked.is_some_and(|asked| now - asked < repeat_after) {
+        if self.done || self.on_request.is_some_and(|on_request| now - on_request < repeat_after) {
             return None;
         }
-        self.asked = Some(now);
+        self.on_request = Some(now);
         Some(Ask { transfer: self.transfer, cursor: self.cursor })
     }
 
     /// Takes a piece. The caller installs its content unless it is stale.
     pub fn take(&mut self, from: P, piece: &Piece) -> Taken {
         let awaited = from == self.giver && piece.transfer == self.transfer && piece.cursor == self.cursor;
-        if self.done || !awaited || self.asked.is_none() {
+        if self.done || !awaited || self.on_request.is_none() {
             return Taken::Stale;
         }
-        self.asked = None;
+        self.on_request = None;
         match piece.next {
             Some(next) => {
                 self.cursor = next;
@@ -109,7 +109,7 @@ impl<P: Copy + PartialEq> Taker<P> {
 /// The giving end of all transfers.
 #[derive(Clone, Debug)]
 pub struct Giver<P> {
-    /// When each taker asked last.
+    /// When each taker's last request came.
     takers: BTreeMap<P, Instant>,
 }
 
@@ -132,7 +132,7 @@ impl<P: Copy + Ord> Giver<P> {
 
     /// True while a taker may ask for more; one that has been silent for `lease` may not.
     pub fn is_giving(&mut self, now: Instant, lease: Duration) -> bool {
-        self.takers.retain(|_, asked| now - *asked < lease);
+        self.takers.retain(|_, last| now - *last < lease);
         !self.takers.is_empty()
     }
 }

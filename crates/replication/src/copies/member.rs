@@ -45,7 +45,7 @@ pub struct Member<P: Copied> {
     /// Reads that wait for confirmed leadership, by the context of the read index request.
     unconfirmed: BTreeMap<u64, (NodeId, P::Message)>,
     /// The last context of a read index request.
-    asked: u64,
+    last_read_index: u64,
     /// Messages withheld until the turn that they depend on is committed: the turn, the receiver, the message.
     withheld: Vec<(u64, Address, Message<P>)>,
     /// The count of states when the checkpoint under way began.
@@ -118,7 +118,7 @@ impl<P: Copied> Member<P> {
             stalled: None,
             gives_all: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
-            asked: 0,
+            last_read_index: 0,
             withheld: Vec::new(),
             checkpointed: 0,
         }
@@ -344,9 +344,9 @@ impl<P: Copied> Member<P> {
                 match packet {
                     packet if !self.is_leader() => self.pass_on(by, from, passed_on, packet, out),
                     Packet::Datagram(message) if self.must_confirm(&message) => {
-                        self.asked += 1;
-                        self.log.confirm(self.asked);
-                        self.unconfirmed.insert(self.asked, (from, message));
+                        self.last_read_index += 1;
+                        self.log.confirm(self.last_read_index);
+                        self.unconfirmed.insert(self.last_read_index, (from, message));
                     }
                     packet => {
                         // A malformed message of a stream is an error of the peer's software, and dropped.

@@ -62,9 +62,9 @@ where
             Message::Ask(ask) => f.debug_tuple("Ask").field(ask).finish(),
             Message::Piece { state, applied, piece } => {
                 let (cursor, next) = (piece.cursor, piece.next);
-                let mut told = f.debug_struct("Piece");
-                told.field("state", state).field("applied", applied);
-                told.field("cursor", &cursor).field("next", &next).finish_non_exhaustive()
+                let mut shown = f.debug_struct("Piece");
+                shown.field("state", state).field("applied", applied);
+                shown.field("cursor", &cursor).field("next", &next).finish_non_exhaustive()
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Several copies of one instance of a protocol, kept by a replicated log: a *group*, which everybody else takes for
+//! Several copies of one instance of a protocol, driven by a replicated log: a *group*, which everybody else takes for
 //! one instance that now and then restarts (decision 0032).
 //!
 //! ```text

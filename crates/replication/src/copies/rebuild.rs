@@ -20,8 +20,8 @@ pub(super) struct Rebuild<P: Copied> {
     /// Entries that were committed since, with their index.
     pub(super) waiting: VecDeque<(u64, Vec<u8>)>,
     taking: Option<Taking<P>>,
-    /// How many members have been asked.
-    asked: usize,
+    /// How many members this one has queried.
+    queried: usize,
 }
 
 /// A state on its way here.
@@ -35,10 +35,10 @@ struct Taking<P: Copied> {
 
 impl<P: Copied> Rebuild<P> {
     pub(super) fn new(needed: u64) -> Self {
-        Rebuild { needed, waiting: VecDeque::new(), taking: None, asked: 0 }
+        Rebuild { needed, waiting: VecDeque::new(), taking: None, queried: 0 }
     }
 
-    /// Everything up to this entry is needed, since it is not kept here.
+    /// Everything up to this entry is needed, since this member does not retain it.
     pub(super) fn need(&mut self, index: u64) {
         self.needed = self.needed.max(index);
     }
@@ -55,9 +55,9 @@ impl<P: Copied> Rebuild<P> {
             self.taking = None;
         }
         if self.taking.is_none() {
-            let leader = leader.filter(|leader| self.asked.is_multiple_of(2) && others.contains(leader));
-            let member = leader.or_else(|| others.get(self.asked / 2 % others.len().max(1)).copied())?;
-            self.asked += 1;
+            let leader = leader.filter(|leader| self.queried.is_multiple_of(2) && others.contains(leader));
+            let member = leader.or_else(|| others.get(self.queried / 2 % others.len().max(1)).copied())?;
+            self.queried += 1;
             self.taking = Some(Taking { taker: Taker::new(member, random.u64(..)), begun: None, since: now });
         }
         let taking = self.taking.as_mut()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{Address, Incarnation, Instant};
 
-/// A member that has been spoken to for so long and from which nothing was heard is not asked any more.
+/// The route leaves a member that has not answered for so long.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The groups of a deployment: the address of each, which is that of its first member, with its members.
@@ -38,7 +38,7 @@ struct Route {
     /// The life in which the group spoke last.
     life: Incarnation,
     /// Since when it has been spoken to in vain.
-    asked: Option<Instant>,
+    unanswered_since: Option<Instant>,
 }
 
 /// See the module.
@@ -60,13 +60,13 @@ impl Routes {
             return to;
         }
         let route = self.present.entry(to).or_default();
-        match route.asked {
-            Some(asked) if now - asked >= PATIENCE => {
+        match route.unanswered_since {
+            Some(unanswered_since) if now - unanswered_since >= PATIENCE => {
                 route.member = (route.member + 1) % members.len();
-                route.asked = Some(now);
+                route.unanswered_since = Some(now);
             }
             Some(_) => {}
-            None => route.asked = Some(now),
+            None => route.unanswered_since = Some(now),
         }
         members[route.member]
     }
@@ -77,7 +77,7 @@ impl Routes {
         let Some(member) = members.iter().position(|member| *member == by) else { return };
         let route = self.present.entry(group).or_default();
         if life >= route.life {
-            *route = Route { member, life, asked: None };
+            *route = Route { member, life, unanswered_since: None };
         }
     }
 
@@ -88,7 +88,7 @@ impl Routes {
         if members.get(route.member) == Some(&by) {
             let next = leader.filter(|leader| members.get(*leader).is_some_and(|member| *member != by));
             route.member = next.unwrap_or((route.member + 1) % members.len());
-            route.asked = None;
+            route.unanswered_since = None;
         }
     }
 }

@@ -25,7 +25,7 @@
 //! - Amnesia (Corrections 67): term and vote are synced whatever the keyspace's durability. A member that lost
 //!   entries it may have acknowledged says so in a new *life*. Others forget what they knew of its log, and drop what
 //!   an earlier life said. It neither votes nor stands for election until it holds, committed, everything that the
-//!   leader of the highest term among f+1 others held when it asked.
+//!   leader of the highest term among f+1 others held when they answered it.
 //! - State transfer: a member that lags behind the leader's oldest entry fetches the leader's state in pieces. Pieces
 //!   are taken beside traffic, so the entries after the state's index may be in them already: the application must
 //!   apply those again without harm.
@@ -95,7 +95,7 @@ pub trait Application {
 /// What a call brought about, in addition to applied entries.
 #[derive(Debug, Default)]
 pub struct News {
-    /// Reads that a quorum has confirmed, by the context they were asked with: the state read before is current.
+    /// Reads that a quorum has confirmed, by the context of their request: the state read before is current.
     pub confirmed: Vec<u64>,
 }
 

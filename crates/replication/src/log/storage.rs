@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(super) struct Memory {
     voters: Vec<u64>,
     hard: HardState,
-    /// Index and term of the entry before the first one kept.
+    /// Index and term of the entry before the first retained one.
     dropped: (u64, u64),
     /// The state began here: recovered or transferred.
     base: (u64, u64),
@@ -69,7 +69,7 @@ impl Memory {
         self.hard.commit = self.hard.commit.clamp(self.base.0, self.last());
     }
 
-    /// The term of an entry, if it is kept or was the last one dropped.
+    /// The term of an entry, if the log retains it or dropped it last.
     pub(super) fn term_at(&self, index: u64) -> Option<u64> {
         if index == self.dropped.0 {
             return Some(self.dropped.1);

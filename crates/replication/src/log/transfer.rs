@@ -1,4 +1,4 @@
-//! The transfer of a state to a member that lags behind the oldest entry kept.
+//! The transfer of a state to a member that lags behind the oldest retained entry.
 
 use super::message::{Message, Raft};
 use super::record::Change;

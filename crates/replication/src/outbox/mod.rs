@@ -64,8 +64,8 @@ struct Item<T> {
     content: T,
 }
 
-/// Committed items in the order of their place, kept until every peer has said that it holds them durably, and sent to
-/// each at its own pace: a peer that is slow or cut off has a window's worth on its way, and no more.
+/// Committed items in the order of their place, retained until every peer has acknowledged them as durable, and sent
+/// to each at its own pace: a peer that is slow or cut off has a window's worth on its way, and no more.
 ///
 /// Beyond a limit the oldest items leave the memory. Where the replica has a spool, they go there, in chunks
 /// ([`Outbox::spill`]), and are fetched one after the other when a peer is due to be sent them
@@ -100,8 +100,8 @@ impl<T> Outbox<T> {
         Outbox { items, spilled, peers, bytes: 0, limit, spill_limit, dropped: Timestamp::ZERO }
     }
 
-    /// Keeps an item that occupies about so many bytes; one that every peer has, or that has been dropped, is not
-    /// kept. The same item again changes nothing. Where there is a spool, [`Outbox::spill`] is due afterwards.
+    /// Keeps an item that occupies about so many bytes; ignores one that every peer has, or that has been dropped. The
+    /// same item again changes nothing. Where there is a spool, [`Outbox::spill`] is due afterwards.
     pub fn push(&mut self, at: Timestamp, id: TransactionId, bytes: usize, content: T) {
         let lacking = self.peers.values().any(|peer| peer.received < at);
         if !lacking || at <= self.dropped || self.items.contains_key(&(at, id)) {
@@ -311,7 +311,7 @@ impl<T> Outbox<T> {
         self.spilled.get(number).filter(|_| self.spilled.is_awaited(number)).map(|chunk| chunk.last)
     }
 
-    /// How many items are kept.
+    /// How many items the outbox holds.
     pub fn len(&self) -> usize {
         self.items.len() + self.spilled.items()
     }

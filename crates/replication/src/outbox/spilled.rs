@@ -138,7 +138,7 @@ impl<T> Spilled<T> {
         wanted
     }
 
-    /// True if the chunk has been asked for and is not here.
+    /// True if the chunk is requested and not here.
     pub(super) fn is_awaited(&self, number: u64) -> bool {
         matches!(self.fetched.get(&number), Some(None))
     }
@@ -154,7 +154,7 @@ impl<T> Spilled<T> {
         self.forgotten.take()
     }
 
-    /// True if a fetched chunk is what was spilled, as far as that can be told.
+    /// True if a fetched chunk is what was spilled, as far as can be checked.
     pub(super) fn fits(&self, number: u64, items: &[Fetched<T>]) -> bool {
         self.get(number).is_some_and(|chunk| {
             chunk.items == items.len() && items.last().is_some_and(|(at, ..)| *at == chunk.last)

@@ -31,7 +31,7 @@ fn what_is_given_up_is_sent_to_nobody() {
 }
 
 #[test]
-fn an_item_is_kept_until_the_last_peer_holds_it() {
+fn an_item_is_retained_until_the_last_peer_holds_it() {
     let mut outbox = filled(1000);
     outbox.received(A, Timestamp(40));
     assert_eq!((outbox.len(), outbox.bytes()), (4, 40));
@@ -73,7 +73,7 @@ fn what_is_on_its_way_is_bounded() {
 }
 
 #[test]
-fn beyond_the_limit_the_oldest_are_dropped_and_who_lacks_them_is_told_nothing() {
+fn beyond_the_limit_the_oldest_are_dropped_and_a_peer_that_lacks_them_gets_nothing() {
     let mut outbox = filled(1000);
     due(&mut outbox, A, 45, WIDE);
     outbox.limit = 30;
@@ -87,7 +87,7 @@ fn beyond_the_limit_the_oldest_are_dropped_and_who_lacks_them_is_told_nothing() 
 }
 
 #[test]
-fn nothing_is_kept_for_a_peer_that_is_gone() {
+fn nothing_is_retained_for_a_peer_that_is_gone() {
     let mut outbox = filled(1000);
     assert_eq!(due(&mut outbox, A, 35, WIDE), (vec![1, 2, 3], 35));
     outbox.received(A, Timestamp(30));
@@ -99,7 +99,7 @@ fn nothing_is_kept_for_a_peer_that_is_gone() {
 }
 
 #[test]
-fn nothing_is_kept_without_peers() {
+fn nothing_is_retained_without_peers() {
     let mut outbox = Outbox::new([], 100, 0);
     outbox.push(Timestamp(1), id(1), 1, ());
     assert!(outbox.is_empty());

@@ -57,7 +57,7 @@ fn terms(group: &Group) -> Vec<u64> {
 }
 
 #[test]
-fn who_leads_is_asked_and_told_without_the_disk() {
+fn leader_queries_are_answered_without_the_disk() {
     let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
@@ -75,7 +75,7 @@ fn who_leads_is_asked_and_told_without_the_disk() {
 }
 
 #[test]
-fn what_is_committed_is_told_again() {
+fn committed_entries_are_announced_again() {
     let mut group = Group::new(3, Mutants::NONE);
     let leader = group.elect();
     group.pass(4);
