@@ -3,7 +3,7 @@
 
 use types::{RegionId, RegionSet, RequestId, SessionId, Timestamp, TransactionId};
 
-/// The claim about one decided transaction. Collected only when a coordinator is asked to.
+/// The claim about one decided transaction. Coordinators collect claims only where an option says so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The session that ran it.

@@ -1,8 +1,8 @@
 //! Contention statistics: on which keys transactions conflict, and by which kinds of operations. They are counted when
 //! a conflict happens, so that they cost nothing without contention.
 //!
-//! Keys are kept by the space-saving algorithm (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and
-//! top-k elements in data streams", ICDT 2005): with k places, a key that arrives when all are taken replaces the
+//! The space-saving algorithm chooses the keys (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent
+//! and top-k elements in data streams", ICDT 2005): with k places, a key that arrives when all are taken replaces the
 //! rarest one and inherits its count. Of n events a key that had more than n/k is there, and no count is too high by
 //! more than what the key was given when it came. Pairs of kinds are counted since then.
 

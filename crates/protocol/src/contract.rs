@@ -34,7 +34,7 @@ pub trait Protocol: Sized {
     fn checkpoint(&mut self, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
 
     /// True for a message that no process waits for: the driver may delay it by some milliseconds, to batch it with
-    /// others. No message of a stream is asked for.
+    /// others. The driver does not call this for messages of a stream.
     fn can_wait(message: &Self::Message) -> bool {
         let _ = message;
         false
@@ -47,8 +47,8 @@ pub trait Protocol: Sized {
         false
     }
 
-    /// The log has taken the first `records` records that this instance persisted since `Recovered`: what was kept
-    /// to take them back may go.
+    /// The log has taken the first `records` records that this instance persisted since `Recovered`: the instance may
+    /// drop what would take them back.
     fn logged(&mut self, records: u64) {
         let _ = records;
     }
@@ -180,7 +180,7 @@ impl Durability {
     }
 }
 
-/// Finds the sink of a reply. Implemented by whoever asked.
+/// Finds the sink of a reply. The sender of the requests implements it.
 pub trait Replies {
     /// Where the reply to `id` goes; the whole reply is written before the step ends, perhaps by several calls with
     /// no other reply between them.
@@ -287,8 +287,8 @@ impl<P: Protocol> Outputs<'_, P> {
         self.ungated.push((to, message));
     }
 
-    /// Sends a message that rests on nothing but the records of which [`Protocol::logged`] has told: it leaves once these are
-    /// durable. It may be lost, repeated and reordered.
+    /// Sends a message that rests on nothing but the records that [`Protocol::logged`] has reported: it leaves once
+    /// these are durable. It may be lost, repeated and reordered.
     pub fn send_logged(&mut self, to: Address, message: P::Message) {
         self.of_logged.push((to, message));
     }
@@ -300,7 +300,7 @@ impl<P: Protocol> Outputs<'_, P> {
         self.replies.reply(id)
     }
 
-    /// The sink of a reply that rests on nothing but the records of which [`Protocol::logged`] has told.
+    /// The sink of a reply that rests on nothing but the records that [`Protocol::logged`] has reported.
     pub fn reply_logged(&mut self, id: RequestId) -> &mut dyn ReplySink {
         self.replies.reply(id)
     }

@@ -16,7 +16,7 @@
 //! log and calls `appended` with the log's group number **before** anybody else may step a replica whose records
 //! must stay in order; it tells `opened` how far the log is written and synced; it delivers what `packets` yields,
 //! in any order, any number of times or never; it calls `fire` when `deadline` has come. Replies that a step wrote
-//! may leave when [`Replica::reply_gate`], asked right after `appended`, is open.
+//! may leave when [`Replica::reply_gate`], called right after `appended`, is open.
 //!
 //! # The durability gate
 //!

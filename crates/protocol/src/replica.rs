@@ -266,14 +266,14 @@ impl<P: Protocol> Replica<P> {
     /// What was to be streamed to an earlier life of a peer and still waits for the log is gone like what was streamed:
     /// in front of what the protocol streams to the new life, a heartbeat would vouch for what is yet to be repeated.
     fn forget_streamed(&mut self, peer: Address) {
-        let kept =
+        let stays =
             |message: &Outgoing<P::Message>| !matches!(message, Outgoing::Stream { to, .. } if *to == peer);
-        self.fresh.retain(kept);
-        self.held.retain(|(_, held)| !matches!(held, Held::Message(message) if !kept(message)));
+        self.fresh.retain(stays);
+        self.held.retain(|(_, held)| !matches!(held, Held::Message(message) if !stays(message)));
     }
 
-    /// What steps asked of the spool since the last call, in order. A driver without a spool answers each `Spill` and
-    /// `Fetch` with [`Replica::spooled`] and `None`.
+    /// The requests of steps to the spool since the last call, in order. A driver without a spool answers each `Spill`
+    /// and `Fetch` with [`Replica::spooled`] and `None`.
     pub fn spool_requests(&mut self) -> Vec<SpoolRequest> {
         std::mem::take(&mut self.spool)
     }

@@ -274,7 +274,7 @@ impl Request<'_> {
         })
     }
 
-    /// True if it may bring new writes. A commit does not: what its transaction wrote was asked for before.
+    /// True if it may bring new writes. A commit does not: its transaction's earlier requests brought the writes.
     pub fn may_write(&self) -> bool {
         match self {
             Request::One { operation, .. } => !operation.operation.is_read(),

@@ -2,9 +2,9 @@
 //! repeats and reorders.
 //!
 //! A frame names both ends' incarnations. Frames to an unknown or an earlier life are answered by `Hello`, which
-//! tells the present one; a stream to a new life starts at number 0, and the protocol is told, because only it
-//! knows what the peer lacks. Acknowledgements are cumulative and leave behind the receiver's gate, so that what
-//! was acknowledged is durable there.
+//! tells the present one; a stream to a new life starts at number 0, and the replica notifies the protocol, because
+//! only the protocol knows what the peer lacks. Acknowledgements are cumulative and leave behind the receiver's gate,
+//! so that what was acknowledged is durable there.
 
 use crate::contract::Protocol;
 use crate::replica::Packet;

@@ -18,7 +18,7 @@ impl<T> Default for Unlogged<T> {
 }
 
 impl<T> Unlogged<T> {
-    /// This is told by the record with this number ([`crate::Outputs::persisted`]).
+    /// The record with this number reveals `what` ([`crate::Outputs::persisted`]).
     pub fn note(&mut self, record: u64, what: T) {
         debug_assert!(self.noted.back().is_none_or(|(last, _)| *last <= record), "records have an order");
         if record > self.logged {

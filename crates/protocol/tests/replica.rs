@@ -10,7 +10,7 @@ use types::{
     RequestId, Rng, Slot, Wire,
 };
 
-/// Streams every number it is told to its peer and notes what it hears.
+/// Streams every number that it gets to its peer and notes what it hears.
 #[derive(Debug, Default)]
 struct Teller {
     peer: Option<Address>,
@@ -190,17 +190,17 @@ fn a_stream_catches_up_as_fast_as_the_receiver_acknowledges() {
         // Nothing arrives.
         pair.flying.clear();
     }
-    let (healed, mut told) = (pair.now, WAITING);
+    let (healed, mut sent) = (pair.now, WAITING);
     while pair.replicas[&1].unacknowledged(address(2)) > 0 {
         for packet in std::mem::take(&mut pair.flying) {
             let (from, to, packet) = packet;
             let now = at(pair.now);
             hear(pair.replicas.get_mut(&to.process.0).expect("two replicas"), from, packet, now);
         }
-        if told < WAITING + 10 {
+        if sent < WAITING + 10 {
             let now = at(pair.now);
-            tell(pair.replicas.get_mut(&1).expect("replica 1"), told, now);
-            told += 1;
+            tell(pair.replicas.get_mut(&1).expect("replica 1"), sent, now);
+            sent += 1;
         }
         pair.take_packets();
     }
@@ -210,7 +210,7 @@ fn a_stream_catches_up_as_fast_as_the_receiver_acknowledges() {
 }
 
 #[test]
-fn a_new_life_of_the_receiver_starts_the_stream_anew_and_the_protocol_is_told() {
+fn a_new_life_of_the_receiver_starts_the_stream_anew_and_notifies_the_protocol() {
     let mut pair = Pair::new(7);
     tell(pair.replicas.get_mut(&1).expect("replica 1"), 1, at(0));
     (0..50).for_each(|_| pair.turn(false));

@@ -9,8 +9,8 @@ use crate::model::{PartitionMove, StoredOptions};
 use crate::request::Request;
 use types::{Error, HashSeed, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
 
-/// What only a model knows of its instances in a process. A type of the model's crate, with what it has to remember; see
-/// [`Hosted`] for what each function is asked.
+/// What only a model knows of its instances in a process. A type of the model's crate, with what it has to remember;
+/// see [`Hosted`] for the meaning of each function.
 pub trait Hosting: Send {
     /// What it hosts.
     type Protocol: Protocol;

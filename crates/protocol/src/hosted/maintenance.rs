@@ -37,14 +37,14 @@ pub(super) struct Maintenance {
     next: Instant,
     given: u64,
     /// Requests that are not answered.
-    asked: BTreeSet<u64>,
+    pending: BTreeSet<u64>,
     pub(super) evicted: u64,
 }
 
 impl Maintenance {
     /// When to look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.asked.is_empty().then_some(self.next)
+        self.pending.is_empty().then_some(self.next)
     }
 
     /// Submits maintenance requests, if it is time and the earlier ones are done.
@@ -55,7 +55,7 @@ impl Maintenance {
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
     ) {
-        if !self.asked.is_empty() || turn.now.instant < self.next {
+        if !self.pending.is_empty() || turn.now.instant < self.next {
             return;
         }
         self.next = turn.now.instant + EVERY;
@@ -85,7 +85,7 @@ impl Maintenance {
         };
         self.given += 1;
         let id = FIRST | (self.given & !FIRST);
-        self.asked.insert(id);
+        self.pending.insert(id);
         let operation =
             KeyedOperation { key, hash: seed.hash(key), operation: Operation::Key(operation), blind: false };
         (RequestId(id), Request::One { session: SESSION, operation })
@@ -94,14 +94,14 @@ impl Maintenance {
 
 /// Discards the replies to maintenance requests, and forwards all others.
 pub(super) struct MaintenanceReplies<'h> {
-    asked: &'h mut BTreeSet<u64>,
+    pending: &'h mut BTreeSet<u64>,
     unread: ReplyBuf,
     others: &'h mut dyn Replies,
 }
 
 impl<'h> MaintenanceReplies<'h> {
     pub(super) fn new(maintenance: &'h mut Maintenance, others: &'h mut dyn Replies) -> Self {
-        MaintenanceReplies { asked: &mut maintenance.asked, unread: ReplyBuf::new(), others }
+        MaintenanceReplies { pending: &mut maintenance.pending, unread: ReplyBuf::new(), others }
     }
 }
 
@@ -110,7 +110,7 @@ impl Replies for MaintenanceReplies<'_> {
         if id.0 < FIRST {
             return self.others.reply(id);
         }
-        self.asked.remove(&id.0);
+        self.pending.remove(&id.0);
         self.unread.clear();
         &mut self.unread
     }

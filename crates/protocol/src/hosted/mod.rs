@@ -42,7 +42,7 @@ pub trait Environment {
     /// Appends what a replica persisted to the log's open group, and tells the group's number; 0 without a log.
     fn append(&mut self, keyspace: KeyspaceId, partition: PartitionId, records: &[u8]) -> u64;
 
-    /// True while the log refuses records: what is appended is kept in memory until it takes them.
+    /// True while the log refuses records: the process holds appended records in memory until the log takes them.
     fn is_suspended(&self) -> bool {
         false
     }
@@ -79,13 +79,13 @@ pub trait Hosted: Send {
     /// Takes a piece of a replica's checkpoint.
     ///
     /// # Errors
-    /// The partition is not kept here.
+    /// This process does not host the partition.
     fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String>;
 
     /// Takes records of a replica, each behind its length.
     ///
     /// # Errors
-    /// The partition is not kept here, or a record is cut.
+    /// This process does not host the partition, or a record is cut.
     fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String>;
 
     /// Ends recovery. `complete` is false if records may be missing that this process had relied on.

@@ -228,8 +228,8 @@ impl<P: Protocol> Nodes<P> {
             self.drop_unheard();
             let served = self.serve(environment, turn);
             self.release(environment, turn.now.instant);
-            let told = self.spool(environment, turn);
-            if !served && !told && self.inboxes.iter().all(Vec::is_empty) {
+            let served_spool = self.spool(environment, turn);
+            if !served && !served_spool && self.inboxes.iter().all(Vec::is_empty) {
                 return;
             }
         }
@@ -254,19 +254,20 @@ impl<P: Protocol> Nodes<P> {
         }
     }
 
-    /// Keeps what replicas spilled, and tells them what they asked for; false if there was nothing to tell.
+    /// Stores the chunks that replicas spill, and hands them the chunks that they fetch; false if there was none to
+    /// hand out.
     fn spool(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) -> bool {
-        let mut told = false;
+        let mut served_spool = false;
         for replica in &mut self.replicas {
             let Some(partition) = replica.node().slot.partition else { continue };
             for request in replica.spool_requests() {
                 if let Some((chunk, bytes)) = environment.spool(self.keyspace, partition, request) {
                     replica.spooled(turn.now, chunk, bytes.as_deref(), turn.replies);
-                    told = true;
+                    served_spool = true;
                 }
             }
         }
-        told
+        served_spool
     }
 
     /// See [`super::Hosted::deadline`].

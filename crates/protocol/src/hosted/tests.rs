@@ -5,7 +5,8 @@ use crate::model::{ClusterShape, RegionShape};
 use crate::{Durability, Input, NoReplies, Now, Outputs, Protocol, Unlogged};
 use types::{Address, HashSeed, Incarnation, RegionId, ReplyBuf, ReplySink, Rng, SessionId};
 
-/// Asks others for each request; whoever is asked logs that and answers. One that reads alone tells at once what it has logged.
+/// Asks others for each request; a queried instance logs the question and answers. An instance that reads alone
+/// replies at once with what it has logged.
 struct Echo<const ALONE: bool = false> {
     others: Vec<Address>,
     heard: Vec<u64>,
@@ -228,8 +229,8 @@ fn while_the_log_refuses_its_records_a_replica_that_reads_alone_hears_reads_and_
     assert_eq!(ask(&mut hosted, &mut world, Request::Unwatch { session }), ["[2]", "[1, 1]"]);
     world.is_suspended = true;
     for reads in 1..3 {
-        let told = format!("[2{}]", ", 10".repeat(reads));
-        let expected = vec![told, "[1, 1]".to_owned()];
+        let reply = format!("[2{}]", ", 10".repeat(reads));
+        let expected = vec![reply, "[1, 1]".to_owned()];
         assert_eq!(
             ask(&mut hosted, &mut world, Request::Close { session }),
             expected,
@@ -261,7 +262,7 @@ fn a_request_may_write_if_a_step_of_it_may() {
     assert!(!own(&[b"BRANCH", b"HEADS"], &[]) && !own(&[b"AT", b"s"], &[read]));
 }
 
-/// Finds one key that has expired and one that is to go, whenever it is asked.
+/// Finds one key that has expired and one that is to go, at every call.
 struct Tidy;
 
 impl Hosting for Tidy {

@@ -88,7 +88,7 @@ pub struct Solo {
 }
 
 /// A model. Its options are given as it stored them; an error of any function but [`Model::check`] on options that were
-/// checked is about what is asked for.
+/// checked is about the request.
 pub trait Model: Sync {
     /// Its name in commands.
     fn name(&self) -> &'static str;
@@ -165,7 +165,8 @@ pub trait Model: Sync {
     /// The options are not this model's.
     fn host(&self, options: &StoredOptions, place: &Place<'_>) -> Result<Box<dyn Hosted>, String>;
 
-    /// The options once a partition was to move; a keyspace whose [`Hosted::present`] tells of the partition is asked only.
+    /// The options once a partition was to move; called only for a keyspace whose [`Hosted::present`] lists the
+    /// partition.
     ///
     /// # Errors
     /// Its partitions stay.
@@ -180,7 +181,7 @@ pub trait Model: Sync {
             .to_owned())
     }
 
-    /// The options once a region is gone for good. `own_region` is the region of the process that was told so.
+    /// The options once a region is gone for good. `own_region` is the region of the process that got the command.
     ///
     /// # Errors
     /// The keyspace does not go on without it, and why.
