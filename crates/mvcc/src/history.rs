@@ -3,9 +3,9 @@
 //!
 //! Where effects need not have observed all before them, one that arrives below many others waits in the out-of-order
 //! buffer: the record's value is the result of the *applied* effects. The history applies the buffer, all at once, when
-//! a read must show it, or when [`History::apply_buffered`] is told to. Applied effects never return to the buffer: a
-//! read of an older snapshot undoes and redoes them. So when two halves of a history meet, an arriving effect costs its
-//! insertion, and one application.
+//! a read must show it, or when the owner calls [`History::apply_buffered`]. Applied effects never return to the
+//! buffer: a read of an older snapshot undoes and redoes them. So when two halves of a history meet, an arriving
+//! effect costs its insertion, and one application.
 
 mod lost_updates;
 mod out_of_order;
@@ -175,7 +175,7 @@ pub(crate) struct History<S> {
     few: usize,
     /// True if the history reports lost updates.
     reports_losses: bool,
-    /// Some effect here may not have observed an earlier one; only noted if losses are told.
+    /// Some effect here may not have observed an earlier one; only noted if the store reports losses.
     contested: bool,
     /// The lost updates of effects at or below are reported; effects that are still here are retained for later ones.
     reported: Option<S>,
@@ -264,7 +264,7 @@ impl<S: Stamp> History<S> {
         !self.out_of_order.is_empty()
     }
 
-    /// How many steps merging took since this was asked last: effects, elements and pieces of lists that were looked at.
+    /// How many steps merging took since the last call: effects, elements and pieces of lists that were looked at.
     pub(crate) fn take_steps(&mut self) -> u64 {
         std::mem::take(&mut self.steps)
     }
@@ -385,7 +385,7 @@ impl<S: Stamp> History<S> {
     fn note_come(&mut self, stamp: S, coded: &Coded<'_>) {
         self.whole &= coded.whole;
         self.replaces |= coded.replaces;
-        // Somebody who was told of it elsewhere may tell it here.
+        // A client that read it elsewhere may report it here.
         self.reported = self.reported.filter(|reported| stamp > *reported);
         let kind = coded.kind.filter(|_| self.dependencies.is_some());
         if let Some(dependencies) = self.dependencies {
@@ -538,8 +538,8 @@ impl<S: Stamp> History<S> {
     ) -> impl Iterator<Item = (S, Effect<'_>, Option<&Trace>)> {
         let from = if self.contested { 0 } else { self.needed(horizon, stability_frontier) };
         let all = InOrder::new(self.entries.range(from..), self.out_of_order.iter());
-        let kept = all.take_while(move |entry| entry.stamp <= horizon);
-        kept.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
+        let retained = all.take_while(move |entry| entry.stamp <= horizon);
+        retained.filter_map(|entry| Some((entry.stamp, entry.effect()?, entry.trace.as_deref())))
     }
 
     /// Calls `read` with the state that consists of the visible effects, in stamp order, then of some with later

@@ -29,7 +29,7 @@ impl<S> LostWrite<S> {
     }
 }
 
-/// How losses are kept.
+/// How the store records losses.
 #[derive(Clone, Copy, Debug)]
 pub struct LossOptions<S> {
     /// Makes a name of a stamp: equal ones only for equal stamps.

@@ -5,9 +5,9 @@
 //!    \--> History: effects above the horizon + undo      only while snapshots are open, only of changed keys
 //! ```
 //!
-//! Without a horizon nothing is kept and effects take effect in their order of arrival. With one, effects above it
-//! take effect in the order of their stamps, whenever they arrive, and a read may leave any of them out. An effect
-//! that arrives at or below the horizon takes effect below all that are kept, after all that are not.
+//! Without a horizon the store retains no effects, and they take effect in their order of arrival. With one, effects
+//! above it take effect in the order of their stamps, whenever they arrive, and a read may leave any of them out. An
+//! effect that arrives at or below the horizon takes effect below all retained effects, after all others.
 //!
 //! # Measured
 //! Instructions a commit (x86-64, callgrind, 20 000 keys; an increment, a value of 40 bytes): without a horizon 302
@@ -15,7 +15,8 @@
 //!
 //! # Invariants
 //! - A key with a history has a record. A record without a value (a *tombstone*) has a history, or had one that is
-//!   not folded yet. A key that is packed (`packing`) has neither. [`Store::assert_consistent`] checks these and every count kept beside the records.
+//!   not folded yet. A key that is packed (`packing`) has neither. [`Store::assert_consistent`] checks these and every
+//!   count stored beside the records.
 //! - A key's newest state is what all its effects make, unless [`Store::waits`]: where effects need not have observed all
 //!   before them, one that arrives below many waits until somebody reads it or its owner has time
 //!   ([`Store::refresh_some`]). Meanwhile the record holds what the others make.
@@ -136,11 +137,11 @@ pub struct Store<S> {
     histories: Table<KeyHistory<S>>,
     /// Which histories may be folded when the horizon passes a stamp; at least one entry a history of this era.
     due: FoldQueue<S>,
-    /// Keys that are gone and whose history is kept in a few bytes.
+    /// Keys that are gone and whose history the store retains in a few bytes.
     packing: Packing<S>,
     /// Histories of earlier eras: all of them may go.
     released: Vec<Entry<S>>,
-    /// Effects at or below it are part of every snapshot; `None`: there is no snapshot, nothing is kept.
+    /// Effects at or below it are part of every snapshot; `None`: there is no snapshot, and the store retains nothing.
     horizon: Option<S>,
     /// Counts how often the horizon was given up. Histories of an earlier era are part of every snapshot.
     era: u64,
@@ -173,7 +174,7 @@ pub struct Store<S> {
     /// Of how many keys nothing is left at `lapsed_until`, in milliseconds since 1970.
     lapsed: usize,
     lapsed_until: u64,
-    /// Records that are absent but kept for their history.
+    /// Records that are absent but stay for their history.
     tombstones: usize,
     /// What they occupy, of `memory`.
     buried: usize,
@@ -397,7 +398,7 @@ impl<S: Stamp> Store<S> {
         self.change(hash, key, |cell, present| change(cell, present.unwrap_or(watermark)))
     }
 
-    /// Changes a key that has no history. `change` is told the record's stamp, if there is a record.
+    /// Changes a key that has no history. `change` gets the record's stamp, if there is a record.
     #[inline]
     fn change<R>(
         &mut self,
@@ -514,7 +515,7 @@ impl<S: Stamp> Store<S> {
         })
     }
 
-    /// Like [`Store::scan`], but also visits absent keys whose history is kept.
+    /// Like [`Store::scan`], but also visits absent keys with a retained history.
     pub fn scan_all(&self, cursor: u64, visit: impl FnMut(&[u8])) -> u64 {
         scan_both(&self.table, self.packing.table(), cursor, visit)
     }
@@ -530,7 +531,7 @@ impl<S: Stamp> Store<S> {
         drawn.or_else(|| self.table.find_any(random, fits)).map(|record| &*record.key)
     }
 
-    /// A key that holds a value or whose history is kept, by chance; `None` only if there is none.
+    /// A key with a value or a retained history, by chance; `None` only if there is none.
     pub fn random_known(&self, random: &mut Rng) -> Option<&[u8]> {
         let packed = self.packing.table();
         match packed.is_empty() || random.usize(0..self.known()) < self.table.len() {
@@ -539,7 +540,7 @@ impl<S: Stamp> Store<S> {
         }
     }
 
-    /// How many keys hold a value or have a history that is kept.
+    /// How many keys hold a value or have a retained history.
     pub fn known(&self) -> usize {
         self.table.len() + self.packing.table().len()
     }

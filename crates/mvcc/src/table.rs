@@ -147,8 +147,8 @@ impl<R: Keyed> Table<R> {
         self.length == 0
     }
 
-    /// The bytes the index itself takes, without its records. It is asked for often, so the segments are not walked: those
-    /// between the first and the last are full.
+    /// The bytes the index itself takes, without its records. Callers need it often, so it does not walk the segments:
+    /// those between the first and the last are full.
     pub fn memory(&self) -> usize {
         let buckets = match self.segments.as_slice() {
             [first, between @ .., last] => {
@@ -330,13 +330,13 @@ impl<R: Keyed> Table<R> {
     fn split_next(&mut self) {
         let source = self.buckets - self.half;
         let mut mixed = std::mem::take(self.bucket_mut(source));
-        let (mut kept, mut moved) = (Bucket::default(), Bucket::default());
+        let (mut staying, mut moved) = (Bucket::default(), Bucket::default());
         while let Some((fingerprint, record)) = mixed.pop(&mut self.overflow_count) {
             let moves = record.key_hash(self.seed).0 as usize & self.half != 0;
-            let target = if moves { &mut moved } else { &mut kept };
+            let target = if moves { &mut moved } else { &mut staying };
             target.push(fingerprint, record, &mut self.overflow_count);
         }
-        *self.bucket_mut(source) = kept;
+        *self.bucket_mut(source) = staying;
         self.push_bucket(moved);
         if self.buckets == 2 * self.half {
             self.half = self.buckets;

@@ -47,8 +47,8 @@ impl<S: Stamp> History<S> {
         self.contested
     }
 
-    /// What the visible effects have lost, of the first `count` of them, but for what was told; as far as it is known, and
-    /// whether it was settled or not. And how many steps it took to tell.
+    /// What the visible effects have lost, of the first `count` of them, without those already reported, as far as
+    /// they are known, settled or not. And how many steps that took.
     pub(crate) fn losses(
         &self,
         key: &[u8],
@@ -61,7 +61,7 @@ impl<S: Stamp> History<S> {
         let seen = |entry: &Entry<S>| Seen { stamp: entry.stamp, dependencies: dependencies(&entry.stamp) };
         let all: Vec<&Entry<S>> = self.all().filter(|entry| visible(&entry.stamp)).collect();
         let count = count.min(all.len());
-        let untold = all.partition_point(|entry| Some(entry.stamp) <= self.reported);
+        let unreported = all.partition_point(|entry| Some(entry.stamp) <= self.reported);
         let traces: Vec<_> = all.iter().map(|entry| entry.trace.as_deref()).collect();
         let contest =
             Contest::new(all.iter().map(|entry| (seen(entry), effect_of(entry))).collect(), &traces);
@@ -76,7 +76,7 @@ impl<S: Stamp> History<S> {
                 instead: loss.instead.into(),
             })
         };
-        ((untold..count).flat_map(of).collect(), contest.steps())
+        ((unreported..count).flat_map(of).collect(), contest.steps())
     }
 
     /// The stamps of those visible ones of the first `count` effects that replace or remove the key.
@@ -171,7 +171,7 @@ impl<S: Stamp> History<S> {
                     needed = (self.above(*upto).min(needed)..needed).find(unseen).unwrap_or(needed);
                 }
             }
-            // Where types meet, an effect may bring forth what one that is kept put out of sight without observing it.
+            // Where types meet, an effect may bring forth what a retained one put out of sight without observing it.
             if (from, before) == (needed, needed) || !self.mixes_types {
                 return needed;
             }

@@ -1,8 +1,8 @@
-//! A history in a few bytes, with the state that its effects were performed on. Unpacked, it is the same again: what can be
-//! performed anew is not kept.
+//! A history in a few bytes, with the state that its effects were performed on. Unpacked, it is the same again: the
+//! packed form leaves out what can be performed anew.
 //!
 //! ```text
-//!   key | last stamp | flags | told | state below | n | n effects that the state below holds | further effects
+//!   key | last stamp | flags | reported | state below | n | n effects that the state below holds | further effects
 //! ```
 
 use super::{Coded, DependencyVectorOf, Entry, History, effect_of};
@@ -29,13 +29,13 @@ impl Keyed for Packed {
 /// What is read of a packed history before its effects.
 struct Head<'p, S> {
     last: S,
-    /// The binary form of `last`: others are told by how they differ from it.
+    /// The binary form of `last`: other stamps are stored by how they differ from it.
     like: &'p [u8],
     flags: u8,
     reported: Option<S>,
     below: Cell,
     /// How many effects the state below holds.
-    kept: u64,
+    held_below: u64,
     effects: Reader<'p>,
 }
 
@@ -85,7 +85,7 @@ impl Packed {
             let decoded = Effect::decode(&mut Reader::new(bytes));
             let effect = decoded.unwrap_or(Effect::Key(key::Effect::SetDeadline(0)));
             let coded = Coded::new(&effect, bytes);
-            match count < head.kept {
+            match count < head.held_below {
                 true => history.keep(stamp, &coded, trace),
                 false => {
                     history.note_done(stamp);
@@ -96,7 +96,7 @@ impl Packed {
             }
             count += 1;
         }
-        history.apply_from(head.kept as usize, &mut cell);
+        history.apply_from(head.held_below as usize, &mut cell);
         history.reported = head.reported;
         history.find_contest();
         (history, cell)
@@ -124,8 +124,8 @@ impl<'p, S: Stamp> Head<'p, S> {
             true => Some(read_stamp(&mut input, like)?),
             false => None,
         };
-        let (below, kept) = (Cell::decode(&mut input)?, input.varint()?);
-        Ok(Head { last, like, flags, reported, below, kept, effects: input })
+        let (below, held_below) = (Cell::decode(&mut input)?, input.varint()?);
+        Ok(Head { last, like, flags, reported, below, held_below, effects: input })
     }
 }
 
@@ -140,7 +140,7 @@ fn next_effect<'p, S: Stamp>(
     }
     let mut read = || {
         let (stamp, bytes) = (read_stamp(input, head.like)?, input.bytes()?);
-        let trace = if count < head.kept { Option::decode(input)? } else { None };
+        let trace = if count < head.held_below { Option::decode(input)? } else { None };
         Ok::<_, Malformed>((stamp, bytes, trace))
     };
     read().ok()
@@ -197,12 +197,12 @@ impl<S: Stamp> History<S> {
         self.reported.is_some().encode(&mut out);
         self.reported.iter().for_each(|reported| put_stamp(&mut out, reported, &like));
         cell.encode(&mut out);
-        let kept = self.held;
-        put_varint(&mut out, kept as u64);
+        let held_below = self.held;
+        put_varint(&mut out, held_below as u64);
         for (place, entry) in self.entries.iter_mut().enumerate() {
             put_stamp(&mut out, &entry.stamp, &like);
             put_bytes(&mut out, &entry.effect);
-            if place < kept {
+            if place < held_below {
                 entry.trace.take().map(|trace| *trace).encode(&mut out);
             }
         }

@@ -9,7 +9,7 @@ use datatypes::{Effect, key};
 use std::collections::BTreeSet;
 use types::KeyHash;
 
-/// Which bits of a key's hash tell nothing of its place among those whose losses are told.
+/// Which bits of a key's hash do not determine its place in the list of losses.
 const PLACE_SHIFT: u32 = 18;
 
 impl<S: Stamp> Store<S> {
@@ -38,7 +38,7 @@ impl<S: Stamp> Store<S> {
     /// The same with those that an effect settles which may still be taken back: what a checkpoint holds.
     pub fn retained_losses_after(&self, number: u64) -> impl Iterator<Item = (u64, &LostWrite<S>)> {
         let key_history = self.losses.iter().flat_map(move |losses| losses.all_after(number));
-        // What replaced one, or settled it, and is in the state, may be told to nobody any more.
+        // What replaced one, or settled it, and is in the state, may no longer be reported.
         let replaced = |loss: &LostWrite<S>| self.is_replaced(loss, &|stamp| Some(*stamp) <= self.horizon);
         let settled = |loss: &LostWrite<S>| {
             self.losses.as_ref().is_some_and(|losses| losses.is_settled(loss, self.horizon))
@@ -73,8 +73,8 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Those of some keys, from a place on, which is a number of 46 bits; 0 is the first. Of as many keys as have about so
-    /// many effects together, and one at least. And the place of the next key; `None` when all have been told. A key that has
-    /// any during all calls is told.
+    /// many effects together, and one at least. And the place of the next key; `None` after the last one. A key that
+    /// has any during all calls is in the list.
     pub fn pending_losses_from(&self, from: u64, effects: usize) -> (Vec<LostWrite<S>>, Option<u64>) {
         let (mut found, mut looked, mut last) = (Vec::new(), 0, None);
         for (hash, key) in self.contested.range((KeyHash(from << PLACE_SHIFT), CompactKey::new(b""))..) {

@@ -1,4 +1,5 @@
-//! Keys that are gone, while their history must be kept: another group is silent, and what it did may be concurrent with it.
+//! Keys that are gone, while their history must stay: another group is silent, and what it did may be concurrent with
+//! it.
 //!
 //! A record with its history occupies about a kilobyte. Of a key that was deleted, or has expired, a store that merges keeps
 //! both *packed*, in about a hundred bytes beside the effects, until somebody changes the key or everybody has observed the effects.

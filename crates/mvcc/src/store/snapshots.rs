@@ -19,11 +19,11 @@ const FOLDED_PER_MOVE: usize = 500;
 /// So many effects of a history are folded in about the time that a short history takes.
 const EFFECTS_PER_FOLD: usize = 8;
 
-/// So many turns before its own a history's place in the index, the history, and what it forgets first are asked for: all
-/// of it was put away long ago.
+/// So many turns before its own a history's place in the index, the history, and what it forgets first are prefetched:
+/// all of it was put away long ago.
 const HINTS: [usize; 3] = [6, 4, 2];
 
-/// The most memory that is kept to encode the next effect.
+/// The most memory that the store reuses to encode the next effect.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// The history of one key.
@@ -70,7 +70,7 @@ impl<S> Keyed for KeyHistory<S> {
 }
 
 impl<S: Stamp> Store<S> {
-    /// True while effects are kept for snapshots.
+    /// True while the store retains effects for snapshots.
     pub fn retains(&self) -> bool {
         self.horizon.is_some()
     }
@@ -167,8 +167,8 @@ impl<S: Stamp> Store<S> {
         self.shown = Some((group, upto));
     }
 
-    /// The causal-stability frontier: every future effect has observed what is at or below. It only rises. What is
-    /// above is kept for merging beyond the horizon.
+    /// The causal-stability frontier: every future effect has observed what is at or below. It only rises. The store
+    /// retains what is above for merging beyond the horizon.
     pub fn set_stability_frontier(&mut self, stability_frontier: S) {
         if stability_frontier > self.stability_frontier {
             self.stability_frontier = stability_frontier;
@@ -177,8 +177,8 @@ impl<S: Stamp> Store<S> {
     }
 
     /// Keeps an effect at or below the horizon that the key's state holds already, for effects that have not observed
-    /// it: what a checkpoint or a peer tells beside the state. The effects of one transaction on one key share a stamp; who
-    /// may be told of them twice asks [`Store::keeps`] first.
+    /// it: what a checkpoint or a peer tells beside the state. The effects of one transaction on one key share a
+    /// stamp; a caller that may receive them twice checks [`Store::keeps`] first.
     pub fn keep(&mut self, hash: KeyHash, key: &[u8], stamp: S, effect: &Effect<'_>, trace: Option<Trace>) {
         if Some(stamp) > self.horizon {
             return;
@@ -191,7 +191,7 @@ impl<S: Stamp> Store<S> {
         self.take_off(key, stamp, effect);
     }
 
-    /// True if an effect with this stamp is kept of the key.
+    /// True if the store retains an effect of the key with this stamp.
     pub fn keeps(&self, hash: KeyHash, key: &[u8], stamp: S) -> bool {
         let mut packed = self.packed_effects(hash, key).into_iter();
         self.find_history(hash, key).is_some_and(|key_history| key_history.history.contains(stamp))
@@ -370,7 +370,7 @@ impl<S: Stamp> Store<S> {
         });
     }
 
-    /// Applies an effect for good, under the effects that are kept.
+    /// Applies an effect for good, under the retained effects.
     fn commit_below(&mut self, hash: KeyHash, key: &[u8], horizon: S, stamp: S, effect: &Effect<'_>) {
         let due = self.find_history(hash, key).map(|key_history| key_history.due);
         if let Some(due) = due.filter(|due| *due <= horizon) {

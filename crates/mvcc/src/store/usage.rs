@@ -12,7 +12,7 @@ use types::{KeyHash, Rng};
 const LEAST_WORDS: usize = 64;
 /// How many words a use moves to the next array.
 const MOVED_PER_USE: usize = 16;
-/// Recency is told in units of so many milliseconds: a word reaches for more than a year.
+/// Recency is stored in units of so many milliseconds: a word reaches for more than a year.
 const UNIT_MILLIS: u64 = 10;
 const MINUTE_MILLIS: u64 = 60_000;
 /// Frequency, as in Redis: a counter that grows by one in `10 * counter` uses and falls by one a minute; the first value.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_last_stays_and_usage_is_kept_while_the_array_grows() {
+    fn what_was_used_last_stays_and_usage_survives_growth_of_the_array() {
         let keys = 20_000;
         let mut store = filled(Some(Tracked::Recency), keys);
         let now = 1_000_000 + keys * UNIT_MILLIS;

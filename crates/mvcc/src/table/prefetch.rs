@@ -21,7 +21,7 @@ pub(super) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// The most cache lines of a value that are asked for.
+/// The most cache lines of a value that are prefetched.
 const MOST_LINES: usize = 4;
 
 /// Asks for the first cache lines of `bytes`.

@@ -1,4 +1,4 @@
-//! Does everything to the store and to the model, and compares all that can be asked.
+//! Does everything to the store and to the model, and compares all that can be read.
 
 use crate::Stamp;
 use crate::actions::{Action, Change, KEYS};
@@ -74,9 +74,9 @@ impl Checker {
     }
 
     fn retract(&mut self, key: usize, which: Option<prop::sample::Index>) -> TestCaseResult {
-        let kept = &self.model[key].kept;
+        let retained = &self.model[key].retained;
         let stamp = match which {
-            Some(index) if !kept.is_empty() => kept[index.index(kept.len())].0,
+            Some(index) if !retained.is_empty() => retained[index.index(retained.len())].0,
             _ => (self.latest.saturating_sub(20), false),
         };
         let found = self.store.retract(self.store.hash(KEYS[key]), KEYS[key], stamp);
@@ -169,16 +169,16 @@ impl Checker {
         let (name, hash, model) = (KEYS[key], self.store.hash(KEYS[key]), &self.model[key]);
         let held: Vec<_> =
             self.store.effects(hash, name).map(|(stamp, effect)| (stamp, bytes(&effect))).collect();
-        let kept: Vec<_> = model.kept.iter().map(|(stamp, effect)| (*stamp, bytes(effect))).collect();
-        prop_assert_eq!(held, kept, "history of {}", name.escape_ascii());
+        let retained: Vec<_> = model.retained.iter().map(|(stamp, effect)| (*stamp, bytes(effect))).collect();
+        prop_assert_eq!(held, retained, "history of {}", name.escape_ascii());
         for at in self.latest.saturating_sub(10)..=self.latest {
             for stamp in [(at, false), (at, true)] {
-                let expected = model.kept.iter().any(|(other, _)| *other == stamp);
+                let expected = model.retained.iter().any(|(other, _)| *other == stamp);
                 prop_assert_eq!(self.store.has_effect(hash, name, stamp), expected);
             }
         }
-        let kept = model.kept.last().map(|(stamp, _)| *stamp);
-        prop_assert!(Some(self.store.stamp(hash, name)) >= kept);
+        let retained = model.retained.last().map(|(stamp, _)| *stamp);
+        prop_assert!(Some(self.store.stamp(hash, name)) >= retained);
         if newest.value.is_none() {
             prop_assert!(Some(self.store.stamp(hash, name)) >= model.stamp(), "what was forgotten is below");
         }

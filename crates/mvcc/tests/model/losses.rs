@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use types::{HashSeed, Reader, ReplyBuf, Rng, Wire};
 
 /// A loss as all replicas must tell it.
-type Told = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
+type ReportedLoss = (u32, LostPart, Vec<u8>, u32, Vec<u8>);
 
 const OPTIONS: LossOptions<Stamp> =
     LossOptions { name: |stamp| stamp.at.to_be_bytes().to_vec(), bytes: 1 << 20, until_replaced: false };
 
-fn reported(loss: &LostWrite<Stamp>) -> Told {
+fn reported(loss: &LostWrite<Stamp>) -> ReportedLoss {
     (loss.stamp.at, loss.part.clone(), loss.value.to_vec(), loss.winner.at, loss.instead.to_vec())
 }
 
 /// What a whole history has lost, but for what it settles.
-fn wanted(done: &[Done]) -> BTreeSet<Told> {
+fn wanted(done: &[Done]) -> BTreeSet<ReportedLoss> {
     let effects: Vec<Effect<'_>> = done.iter().map(|(_, bytes)| effect(bytes)).collect();
     let sees = |later: usize, earlier: usize| done[later].0.observed(&done[earlier].0);
     let mut settled = BTreeSet::new();
@@ -114,11 +114,11 @@ impl Replica {
         self.store = store;
     }
 
-    fn listed(&self) -> BTreeSet<Told> {
+    fn listed(&self) -> BTreeSet<ReportedLoss> {
         self.store.losses_after(0).map(|(_, loss)| reported(loss)).collect()
     }
 
-    fn at_rest(&mut self) -> BTreeSet<Told> {
+    fn at_rest(&mut self) -> BTreeSet<ReportedLoss> {
         self.forget(|_, most| most);
         while self.store.fold_some(10) {}
         assert!(self.store.pending_losses().is_empty());
@@ -410,8 +410,8 @@ fn what_is_settled_is_so_everywhere() {
     }
 }
 
-/// What settles a loss may be below the horizon, and not be folded yet, as a later write waits for its turn: then it is told to
-/// nobody, and neither is the loss.
+/// What settles a loss may be below the horizon, and not be folded yet, as a later write waits for its turn: then the
+/// store reports neither the write nor the loss.
 #[test]
 fn what_is_settled_stays_so_when_it_is_written_down_before_it_is_folded() {
     let losses = name(Stamp { at: 1, group: 0, upto: 0 }, &LostPart::Value);
@@ -452,12 +452,12 @@ fn replicas_settle_the_same_losses() {
 }
 
 #[test]
-fn a_loss_is_told_before_it_is_final() {
+fn a_loss_is_reported_before_it_is_final() {
     let done = vec![set(1, 0, 0, "a"), set(2, 1, 0, "b"), set(3, 0, 0, "c")];
     let mut replica = Replica::new(&done);
     let hash = replica.store.hash(KEY);
     (0..2).for_each(|group| replica.arrive(group));
-    let pending: Vec<Told> = replica.store.pending_losses().iter().map(reported).collect();
+    let pending: Vec<ReportedLoss> = replica.store.pending_losses().iter().map(reported).collect();
     assert_eq!(pending, [(1, LostPart::Value, b"a".to_vec(), 2, b"b".to_vec())]);
     assert_eq!(replica.store.losses_of(hash, KEY).len(), 1);
     assert!(replica.listed().is_empty());
@@ -492,7 +492,7 @@ fn a_full_list_drops_the_earliest_and_says_so() {
 
 /// The effects of one transaction on a key share a stamp: whoever keeps one of them keeps the others.
 #[test]
-fn a_transaction_is_kept_as_a_whole() {
+fn a_transaction_survives_as_a_whole() {
     let written = set(2, 1, 0, "b");
     let deleted = (written.0, encoded(&Effect::DELETE));
     let mut replica = Replica::new(&[set(1, 0, 0, "a"), written, deleted]);
@@ -538,7 +538,7 @@ fn what_was_settled_by_somebody_who_is_given_up_is_listed_again() {
 
 /// Piece by piece, in the order of the keys' hashes, it is the same; also where a key is no longer contested meanwhile.
 #[test]
-fn losses_that_are_not_final_are_told_in_pieces() {
+fn losses_that_are_not_final_are_reported_in_pieces() {
     let mut store = empty();
     let keys: Vec<String> = (0..40).map(|number| format!("key {number}")).collect();
     for (number, key) in (0u32..).zip(&keys) {
@@ -557,7 +557,7 @@ fn losses_that_are_not_final_are_told_in_pieces() {
             reported.extend(piece);
             pieces += 1;
             if folded && pieces == 3 {
-                // What is told already becomes final.
+                // A reported loss becomes final.
                 let stamp = reported[0].stamp.max(reported[0].winner);
                 store.set_horizon(Some(stamp));
                 store.set_stability_frontier(stamp);
@@ -633,7 +633,7 @@ fn what_an_earlier_effect_hides_is_listed_in_all_replicas() {
     }
 }
 
-/// A key that two groups write without an end, each a few effects behind the other: little of it is kept.
+/// A key that two groups write without an end, each a few effects behind the other: the store retains little of it.
 #[test]
 fn a_busy_key_keeps_what_its_groups_have_not_observed() {
     for operations in [mostly_elements, mostly_increments, of_dated_set] {

@@ -347,7 +347,7 @@ impl Replica {
         for (stamp, effect) in self.store.effects(hash, KEY) {
             store.commit(hash, KEY, stamp, &effect);
         }
-        // What was forgotten stays so, and nothing comes that needs it, although the new store has not been told yet.
+        // What was forgotten stays so, and nothing comes that needs it, although the new store does not know yet.
         self.store = store;
     }
 
@@ -544,7 +544,7 @@ fn what_waits_beyond_what_is_shown_is_looked_at_once() {
     store.assert_consistent();
 }
 
-/// When everything has arrived and everybody has observed it, nothing is kept but the value.
+/// When everything has arrived and everybody has observed it, the store retains nothing but the value.
 #[test]
 fn what_everybody_observed_is_forgotten() {
     let mut random = Rng::with_seed(3);

@@ -62,9 +62,9 @@ fn a_retracted_effect_has_never_been() {
     });
 }
 
-/// What a snapshot needs, it needs until the horizon passes; an effect that comes below is under all that are kept.
+/// What a snapshot needs, it needs until the horizon passes; an effect that comes below is under all retained ones.
 #[test]
-fn an_effect_that_arrives_below_the_horizon_is_under_what_is_kept() {
+fn an_effect_that_arrives_below_the_horizon_is_under_the_retained_ones() {
     let mut store = store_of(&Cell::ABSENT);
     let hash = store.hash(KEY);
     let set = |value| Effect::Register(datatypes::register::Effect::Set { value, deadline: CLEAR });

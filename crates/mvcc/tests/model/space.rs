@@ -33,7 +33,7 @@ fn what_a_deletion_keeps_for_its_undo_is_counted() {
 }
 
 #[test]
-fn a_key_that_goes_under_a_snapshot_is_kept_for_it_with_its_record() {
+fn a_key_deleted_under_a_snapshot_stays_for_it_with_its_record() {
     let mut store = store();
     let long = [b'k'; 100];
     let hash = store.hash(&long);
