@@ -88,7 +88,7 @@ fn install(
         }
     }
     if journal.failures() != failures {
-        // A piece may show what was taken back since, or is kept.
+        // A piece may show effects taken back since, or records that the log has not taken.
         return Err(LogError::Suspended);
     }
     let installation = journal.with_log(|log| log.begin_install(finished))?;

@@ -106,7 +106,8 @@ impl Connection {
         }
     }
 
-    /// The log refused what the replies written since the last `gate` told of. False if they cannot be replaced.
+    /// The log refused the records that the replies written since the last `gate` rest on. False if they cannot be
+    /// replaced.
     #[must_use]
     pub(crate) fn refuse(&mut self, output: &mut Vec<u8>, own: &[Range<usize>]) -> bool {
         let range = (self.gated - self.sent) as usize..output.len();
@@ -232,9 +233,9 @@ mod tests {
         assert!(replies.len() == 3 && replies[1..].iter().all(|reply| reply.starts_with("-UNKNOWNOUTCOME")));
         assert_eq!(connection.gates().collect::<Vec<_>>(), [gate(5), Gate::OPEN, Gate::OPEN]);
         let durable = Durable { written: 4, synced: 4 };
-        let kept = |gate: Gate, _| (!gate.is_open(durable)).then_some(refusal::KEPT);
-        assert!(connection.refuse_held(&mut output, kept));
-        assert!(output.starts_with(refusal::KEPT) && connection.gates().all(|gate| gate == Gate::OPEN));
+        let refused = |gate: Gate, _| (!gate.is_open(durable)).then_some(refusal::RETAINED);
+        assert!(connection.refuse_held(&mut output, refused));
+        assert!(output.starts_with(refusal::RETAINED) && connection.gates().all(|gate| gate == Gate::OPEN));
         assert_eq!(output.windows(15).filter(|text| text == b"-UNKNOWNOUTCOME").count(), 3);
     }
 }

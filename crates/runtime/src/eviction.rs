@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_may_go_only_if_partitions_were_asked() {
+    fn no_key_may_go_only_if_partitions_were_queried() {
         assert_eq!(outcome(&[900], Some(0)), (EvictionOutcome::None, 1));
         // Another worker writes when this one has found room, or makes room while this one looks.
         assert_eq!(outcome(&[0, 900], Some(0)), (EvictionOutcome::Enough, 0));

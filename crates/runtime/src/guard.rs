@@ -17,7 +17,7 @@ pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 /// How often the same thing is logged at most.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// What a client is told that may not connect; Redis's text, but for `CONFIG REWRITE`, which there is not.
+/// The error to a client that may not connect; Redis's text, but for `CONFIG REWRITE`, which there is not.
 pub(crate) const DENIED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
 password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want \
 to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode \

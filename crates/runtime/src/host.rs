@@ -41,9 +41,9 @@ pub(crate) struct WorkerHost {
     pub(crate) outcome: Outcome,
     /// The cluster is to be pumped before this turn ends.
     pub(crate) stirred: bool,
-    /// What was told to other gateways since the last `Worker::hold_news`.
+    /// News to other gateways since the last `Worker::hold_news`.
     pub(crate) news: Vec<(Audience, Arc<News>)>,
-    /// Another worker was far behind with what it was told when this one told something last.
+    /// Another worker was far behind with its news when this worker last sent some.
     pub(crate) is_congested: bool,
     /// How often statistics had been reset when this worker's were begun.
     pub(crate) resets: u64,

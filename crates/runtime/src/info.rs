@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use types::KeyspaceId;
 
-/// The sections in their order; those behind the others are only told of if they are asked for.
+/// The sections in their order; INFO shows the last ones only on request.
 const SECTIONS: [&str; 12] = [
     "server",
     "clients",
@@ -29,7 +29,7 @@ const SECTIONS: [&str; 12] = [
 /// So many of them are the default.
 const DEFAULT: usize = 10;
 
-/// The sections that were asked for, each a heading and `name:value` lines.
+/// The requested sections, each a heading and `name:value` lines.
 pub(crate) fn write(
     process: &Process,
     (keyspaces, visible): (&[Arc<Keyspace>], &KeyspaceRules),
@@ -40,10 +40,10 @@ pub(crate) fn write(
     let wanted = |(index, section): &(usize, &str)| {
         let default = *index < DEFAULT;
         (sections.is_empty() && default)
-            || sections.iter().any(|asked| match asked.as_str() {
+            || sections.iter().any(|wanted_section| match wanted_section.as_str() {
                 "default" => default,
                 "all" | "everything" => true,
-                asked => asked == *section,
+                wanted_section => wanted_section == *section,
             })
     };
     for (_, section) in SECTIONS.into_iter().enumerate().filter(wanted) {

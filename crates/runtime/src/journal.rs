@@ -27,8 +27,8 @@ pub(crate) const SOLO_RECORDS: u8 = 1;
 /// The tag of a record that belongs to a replica of a cluster; the keyspace's and the partition's numbers and the
 /// replica's records follow.
 pub(crate) const CLUSTER_RECORDS: u8 = 2;
-/// What was kept is written in groups of about so many bytes: as much as a retry of the log asks room for.
-const KEPT_GROUP_BYTES: usize = 1 << 20;
+/// The retained records are written in groups of about so many bytes: as much as a retry of the log asks room for.
+const RETRY_GROUP_BYTES: usize = 1 << 20;
 
 struct Shared {
     log: Log,
@@ -37,7 +37,7 @@ struct Shared {
     /// Partitions with records in a group that could not be written, to be undone as soon as nobody holds their locks.
     undone: Vec<Arc<PartitionCell>>,
     /// Records of replicas that the log has refused, in order. The log is suspended while there are any.
-    kept: VecDeque<Vec<u8>>,
+    retained: VecDeque<Vec<u8>>,
     /// Appended since the last checkpoint began, in bytes.
     grown: u64,
 }
@@ -68,7 +68,7 @@ impl Journal {
                 log,
                 dirty: Vec::new(),
                 undone: Vec::new(),
-                kept: VecDeque::new(),
+                retained: VecDeque::new(),
                 grown,
             }),
             written: AtomicU64::new(written),
@@ -136,8 +136,8 @@ impl Journal {
         }
     }
 
-    /// Appends what a replica persisted, and says to which group. While the log is suspended it is kept; then the number
-    /// is of the group in which it will be at the earliest.
+    /// Appends what a replica persisted, and says to which group. While the log is suspended the journal retains the
+    /// record; then the number is of the group in which it will be at the earliest.
     pub(crate) fn append_replica(
         &self,
         keyspace: KeyspaceId,
@@ -149,8 +149,8 @@ impl Journal {
         shared.append_replica(keyspace, partition, records)
     }
 
-    /// Writes the open group out. On failure what it holds of solo partitions is undone, the rest is kept, and the log
-    /// is suspended.
+    /// Writes the open group out. On failure what it holds of solo partitions is undone, the journal retains the rest,
+    /// and the log is suspended.
     pub(crate) fn write_out(&self) {
         let mut shared = self.shared.lock();
         if shared.log.open_bytes() > 0 {
@@ -256,7 +256,7 @@ impl Journal {
         let finished = ticket.sync();
         let mut shared = self.shared.lock();
         match shared.log.finish_sync(finished) {
-            // What a retry has written before the log refused again counts with the rest of what is kept.
+            // What a retry has written before the log refused again counts with the rest of the retained records.
             Ok(group) => self.synced.store(group.0.min(self.durable().written), Ordering::Release),
             Err(error) => fatal(&format!("the log cannot be synced: {error}")),
         }
@@ -288,7 +288,8 @@ impl Journal {
     }
 
     /// Begins a checkpoint: growth counts from now on. Refused while the log is suspended; one that was begun before is to
-    /// be given up when `failures` has changed, since it may show what was taken back or is kept.
+    /// be given up when `failures` has changed, since it may show effects that were taken back or records that are
+    /// retained.
     pub(crate) fn begin_checkpoint(&self) -> Result<::journal::CheckpointWriter, LogError> {
         self.write_out();
         let mut shared = self.shared.lock();
@@ -306,7 +307,7 @@ impl Journal {
     /// The newest group that may hold what a partition shows now.
     pub(crate) fn open_group(&self) -> GroupNumber {
         let shared = self.shared.lock();
-        if shared.log.open_bytes() > 0 || !shared.kept.is_empty() {
+        if shared.log.open_bytes() > 0 || !shared.retained.is_empty() {
             shared.log.open_group()
         } else {
             shared.log.written()
@@ -353,7 +354,7 @@ impl Shared {
         if self.log.is_suspended() {
             let mut record = Vec::with_capacity(records.len() + 5);
             encode(&mut record);
-            self.kept.push_back(record);
+            self.retained.push_back(record);
             return self.log.open_group();
         }
         self.log.append_with(encode).unwrap_or_else(|error| failed(&error))
@@ -362,7 +363,7 @@ impl Shared {
     /// The open group could not be written: keeps what it holds of replicas, and notes which partitions to undo.
     fn take_back(&mut self) {
         let refused = self.log.take_refused();
-        self.kept.extend(refused.into_iter().filter(|record| record.first() == Some(&CLUSTER_RECORDS)));
+        self.retained.extend(refused.into_iter().filter(|record| record.first() == Some(&CLUSTER_RECORDS)));
         self.dirty.iter().for_each(|cell| cell.dirty.store(false, Ordering::Relaxed));
         self.undone.append(&mut self.dirty);
     }
@@ -370,10 +371,10 @@ impl Shared {
     /// Writes the retained records, in order. False if the log refuses again; records that it has not taken stay
     /// retained.
     fn write_hosting(&mut self) -> bool {
-        while !self.kept.is_empty() {
+        while !self.retained.is_empty() {
             let mut count = 0;
-            while let Some(record) = self.kept.get(count)
-                && self.log.open_bytes() < KEPT_GROUP_BYTES
+            while let Some(record) = self.retained.get(count)
+                && self.log.open_bytes() < RETRY_GROUP_BYTES
             {
                 match self.log.append(record) {
                     Ok(_) => count += 1,
@@ -382,7 +383,7 @@ impl Shared {
                 }
             }
             match self.log.write_out() {
-                Ok(_) => drop(self.kept.drain(..count)),
+                Ok(_) => drop(self.retained.drain(..count)),
                 Err(LogError::NotWritten { .. }) => return false,
                 Err(error) => failed(&error),
             }

@@ -5,7 +5,7 @@ use protocol::{Gate, Replica};
 use strict::solo::Solo;
 use types::KeyspaceId;
 
-/// What a worker's steps have let go since the worker told of it last.
+/// What a worker's steps have let go since the worker last announced it.
 pub(crate) struct LapsedKeys {
     /// Somebody wants to know.
     pub(crate) wanted: bool,

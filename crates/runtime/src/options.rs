@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Options {
     /// Where clients connect.
     pub listen: Vec<SocketAddr>,
-    /// Where clients of other machines are told to connect, if not at the first of these.
+    /// The address for clients of other machines, if not at the first of these.
     pub announce: Option<SocketAddr>,
     /// Where the log and its checkpoints are; `None` keeps everything in memory only.
     pub data: Option<PathBuf>,

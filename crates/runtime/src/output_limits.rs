@@ -1,7 +1,7 @@
 //! `client-output-buffer-limit`: how much may wait to be sent to clients of each kind.
 //!
 //! Only the limits of subscribers do anything. Other clients are not sent more replies than fit: their commands wait; and
-//! replicas of Redis are not served. Their limits are kept as Redis shows them.
+//! replicas of Redis are not served. Their limits are stored as Redis shows them.
 
 use gateway::OutputLimit;
 use std::sync::atomic::AtomicU64;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_and_told_as_redis_does() {
+    fn limits_are_read_and_shown_as_redis_does() {
         let limits = OutputLimits::default();
         let usual = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
         assert_eq!(limits.text(), usual);
@@ -113,7 +113,7 @@ mod tests {
             ("pubsub 1 2 -3", "Error in hard"),
             ("pubsub mb 2 3", "Error in hard"),
         ] {
-            assert!(parse(text).is_err_and(|told| told.starts_with(reason)), "{text}");
+            assert!(parse(text).is_err_and(|refusal| refusal.starts_with(reason)), "{text}");
         }
     }
 }

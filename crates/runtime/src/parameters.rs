@@ -115,7 +115,7 @@ impl Parameters {
         self.logged_from().saturating_mul(1000).min(self.event_from().saturating_mul(1_000_000))
     }
 
-    /// Which events of keys are told of.
+    /// Which events of keys are published.
     pub(crate) fn notifications(&self) -> Notifications {
         Notifications::from_bits(self.notifications.load(Relaxed))
     }

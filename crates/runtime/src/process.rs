@@ -50,7 +50,7 @@ pub(crate) struct Inbox {
     pub(crate) kills: Vec<ClientFilter>,
     /// Commands of other workers' clients, as those are shown them who watch.
     pub(crate) monitored: Vec<u8>,
-    /// There were more than are kept.
+    /// There were more than the worker retains.
     pub(crate) monitored_too_much: bool,
     /// Types that a client of this worker wants to load, checked.
     pub(crate) types: Vec<(RequestId, Result<StoredType, Error>)>,
@@ -60,7 +60,7 @@ pub(crate) struct Inbox {
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
     /// Keyspaces that were dropped: nobody waits for them any longer.
     pub(crate) dropped: Vec<KeyspaceId>,
-    /// What other gateways have told, and of which process they are.
+    /// News from other gateways, with their processes.
     pub(crate) news: Vec<(ProcessId, Arc<News>)>,
     /// About how many bytes these are.
     news_bytes: usize,
@@ -113,7 +113,7 @@ pub(crate) fn seconds_since_1970() -> u64 {
 }
 
 impl WorkerHandle {
-    /// Hands it what gateways of a process have told.
+    /// Hands it news from gateways of a process.
     pub(crate) fn hand_news(&self, news: impl Iterator<Item = (ProcessId, Arc<News>)>) {
         let mut inbox = self.inbox.lock();
         // Who has left others there has woken it.
@@ -133,7 +133,7 @@ impl WorkerHandle {
         }
     }
 
-    /// True if it is far behind with what it was told.
+    /// True if it is far behind with its news.
     pub(crate) fn is_congested(&self) -> bool {
         self.inbox.lock().news_bytes > MANY_NEWS_BYTES
     }
@@ -186,7 +186,7 @@ pub(crate) struct Process {
     pub(crate) last_checkpoint: AtomicU64,
     /// Clients that wait for a checkpoint, with its number.
     pub(crate) savers: Mutex<Vec<(RequestId, u64)>>,
-    /// What only memory holds is not kept in a checkpoint at the end.
+    /// What only memory holds is not saved in a checkpoint at the end.
     pub(crate) ends_unsaved: AtomicBool,
     pub(crate) recent: Mutex<Recent>,
     /// What the workers' gateways have subscribers of.
@@ -302,7 +302,7 @@ impl Process {
         self.locals.list()
     }
 
-    /// Hands replies to the workers whose clients asked.
+    /// Hands replies to the workers of the requesting clients.
     pub(crate) fn hand_out(&self, mut replies: Vec<(RequestId, ReplyBuf)>, gate: Gate) {
         for (number, worker) in (0..).zip(self.workers.read().iter()) {
             let of = |(id, _): &mut (RequestId, ReplyBuf)| Config::worker_of(*id) == number;
@@ -322,7 +322,7 @@ impl Process {
         }
     }
 
-    /// Hands all workers what gateways of other processes have told.
+    /// Hands all workers news from gateways of other processes.
     pub(crate) fn hand_on(&self, heard: Vec<(ProcessId, Arc<News>)>) {
         if !heard.is_empty() {
             self.workers.read().iter().for_each(|worker| worker.hand_news(heard.iter().cloned()));

@@ -4,13 +4,13 @@
 use resp::{ReplyLimits, ReplyParser};
 use std::ops::Range;
 
-/// What a command gets whose reply told of effects that were undone: its own, or others that it had read.
+/// The error in place of a reply that revealed effects that were undone: its own, or others that it had read.
 pub(crate) const UNDONE: &[u8] =
     b"-UNKNOWNOUTCOME the log could not be written (disk full or I/O error); what this reply told of \
     was not made durable and was undone, read before you retry\r\n";
 
-/// What a command gets whose reply rests on records that are kept until the log takes them, when that takes too long.
-pub(crate) const KEPT: &[u8] =
+/// The error in place of a reply that rests on records that the log has not taken for too long.
+pub(crate) const RETAINED: &[u8] =
     b"-UNKNOWNOUTCOME the log cannot be written (disk full or I/O error, see the server's log); what this reply \
     told of becomes durable when it can, and is lost if the process ends before; make room on its disk, and read before \
     you retry\r\n";

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_go_to_the_worker_that_asked_and_stay_whole() {
+    fn replies_go_to_the_requesting_worker_and_stay_whole() {
         let of = |worker: u64, number: u64| RequestId(worker << 48 | number);
         let mut own = Own::default();
         let mut routed = Routed::new(1, &mut own);

@@ -22,7 +22,7 @@ const BACKLOG: i32 = 1024;
 const STUCK_WORKERS_END: Duration = Duration::from_secs(7);
 /// How much longer, once the log is synced.
 const SYNCED_WORKERS_END: Duration = Duration::from_secs(1);
-/// How often it is looked whether the process was asked to end.
+/// How often the process checks for a request to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running process.

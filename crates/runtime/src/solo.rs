@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing was asked, and nothing waits.
+    /// No request came, and nothing waits.
     pub(crate) const NOTHING: Outcome =
         Outcome { gate: Gate::OPEN, undoable: 0, is_solo: false, refused: false };
 }
@@ -183,7 +183,7 @@ fn feed(keyspace: &Keyspace, index: usize, record: &[u8]) -> Result<(), String> 
     })
 }
 
-/// Ends recovery. `whole` is false if what clients were told may be missing.
+/// Ends recovery. `whole` is false if acknowledged records may be missing.
 pub(crate) fn recovered(locals: &Locals, whole: bool) {
     for cell in locals.list().iter().flat_map(|keyspace| &keyspace.partitions) {
         let mut replica = cell.replica.lock();

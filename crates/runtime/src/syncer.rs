@@ -40,7 +40,7 @@ fn heal(process: &Process, journal: &Journal) {
     for keyspace in process.keyspaces().iter() {
         keyspace.lock_all().iter_mut().for_each(|replica| replica.protocol_mut().log_healed());
     }
-    // What replicas and clients wait for may have been kept until now.
+    // What replicas and clients wait for may have been retained until now.
     process.workers.read().iter().for_each(|worker| worker.wake());
     tracing::info!("the log can be written again; writes are accepted");
 }

@@ -81,7 +81,7 @@ impl SharedUsers {
     /// There is none, or it cannot be written. It is as it was.
     pub(crate) fn save(&self) -> Result<(), Error> {
         let path = self.file.as_deref().ok_or_else(no_acl_file)?;
-        // Held until it is written, so that of two at a time the later one is kept.
+        // Held until it is written, so that of two at a time the later one stays.
         let users = self.users.write();
         files::replace_bytes(path, &users.file_text(), FILE_MODE).map_err(|error| {
             tracing::warn!(file = %path.display(), %error, "the users cannot be saved");

@@ -37,7 +37,7 @@ const EVENTS: usize = 1024;
 /// The worker that owns the peers' sockets, and pumps the cluster when a deadline comes.
 const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
-const KEPT_FOR_COMMIT: usize = 4 * 1024;
+const HELD_FOR_COMMIT: usize = 4 * 1024;
 /// So much memory the output of a subscriber keeps while nothing is published.
 const IDLE_SUBSCRIBER_BYTES: usize = 256;
 /// How long replies wait for a log that refuses what they rest on.
@@ -67,11 +67,11 @@ pub(crate) struct Worker {
     wildcards: Vec<bool>,
     /// Clients that have not authenticated, the oldest first, and when they came.
     unauthenticated: VecDeque<(usize, ConnectionId, types::Instant)>,
-    /// What clients of this worker have told other gateways, and the log holds back.
+    /// News of this worker's clients to other gateways, which the log holds back.
     held_news: VecDeque<HeldNews>,
     /// What the messages to this worker's subscribers wait for that were published in this turn, as replies do.
     pushed: Outcome,
-    /// What was told of those that wait for a key to hold something.
+    /// News on clients that wait for a key to hold something.
     turns: Vec<HeldNews>,
     /// About how many bytes of news wait in `held_news`.
     held_news_bytes: usize,
@@ -590,7 +590,7 @@ impl Worker {
         let awaits_outcome =
             connection.stalled && !connection.closing && self.gateway.ends_transaction(connection.id);
         let Some(output) = self.gateway.output_mut(connection.id) else { return };
-        if awaits_outcome && output.len() <= KEPT_FOR_COMMIT {
+        if awaits_outcome && output.len() <= HELD_FOR_COMMIT {
             return;
         }
         let is_logged = self.host.process.journal.is_some();
@@ -601,7 +601,7 @@ impl Worker {
             let replaced =
                 connection.refuse_held(output, |gate, undoable| match journal.has_failed(undoable) {
                     true => Some(refusal::UNDONE),
-                    false => (is_late && gate.written > durable.written).then_some(refusal::KEPT),
+                    false => (is_late && gate.written > durable.written).then_some(refusal::RETAINED),
                 });
             connection.closing |= !replaced;
         }

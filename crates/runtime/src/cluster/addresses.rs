@@ -41,7 +41,7 @@ impl Cluster {
         }
     }
 
-    /// A peer has told where clients reach it.
+    /// A peer has announced where clients reach it.
     pub(super) fn hear_address(&mut self, from: ProcessId, packet: &[u8]) {
         let text = Box::<[u8]>::decode(&mut Reader::new(packet)).ok();
         let address = text.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
@@ -53,7 +53,8 @@ impl Cluster {
         }
     }
 
-    /// This process and those others of its region that have told where clients reach them; `None` for a process by itself.
+    /// This process and those others of its region that have announced where clients reach them; `None` for a process
+    /// by itself.
     pub(crate) fn map(&self) -> Option<ClusterMap> {
         let Addresses { own, heard, .. } = &self.addresses;
         let (me, region) = (self.life.process, self.life.region.0);

@@ -72,8 +72,8 @@ impl ClusterCatalog {
     /// types.
     fn follows(&self, earlier: &ClusterCatalog, models: Models) -> bool {
         let keyspaces = &earlier.keyspaces;
-        let kept = self.keyspaces.iter().zip(keyspaces).all(|(now, then)| now.follows(then, models));
-        kept && self.keyspaces.len() >= keyspaces.len() && self.types.starts_with(&earlier.types)
+        let unchanged = self.keyspaces.iter().zip(keyspaces).all(|(now, then)| now.follows(then, models));
+        unchanged && self.keyspaces.len() >= keyspaces.len() && self.types.starts_with(&earlier.types)
     }
 }
 
@@ -97,7 +97,7 @@ const MAX_KEYSPACES: usize = u16::MAX as usize;
 
 /// The catalog as this process knows it.
 pub(crate) struct Catalog {
-    /// `None` if nothing is kept on disk.
+    /// `None` if the process stores nothing on disk.
     path: Option<PathBuf>,
     models: Models,
     cluster: ClusterShape,
@@ -246,7 +246,7 @@ impl Catalog {
         self.models.named(model).map_err(Error::err)?.create_solo(words, process, durability)
     }
 
-    /// Notes that a partition is to move, durably and for every process, before anybody is told to move it.
+    /// Notes that a partition is to move, durably and for every process, before any replica gets the order.
     pub(crate) fn note_move(
         &mut self,
         keyspace: usize,
@@ -264,8 +264,8 @@ impl Catalog {
         })
     }
 
-    /// Notes that a region is gone for good, durably and for every process, before anybody is told. `own_region` is the region
-    /// of this process.
+    /// Notes that a region is gone for good, durably and for every process, before any process is notified.
+    /// `own_region` is the region of this process.
     pub(crate) fn note_eviction(&mut self, name: &str, region: &str, own_region: &str) -> Result<(), Error> {
         let (models, cluster) = (self.models, self.cluster.clone());
         self.change(|keyspaces| {

@@ -127,7 +127,7 @@ impl Cluster {
         }
     }
 
-    /// A peer has told what its clock shows.
+    /// A peer has sent its clock.
     pub(super) fn hear_clock(&mut self, from: ProcessId, packet: &[u8], now: Now) {
         let Ok(theirs) = u64::decode(&mut Reader::new(packet)) else {
             return tracing::warn!(%from, "a packet with a clock makes no sense and was dropped");

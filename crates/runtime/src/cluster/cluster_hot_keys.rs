@@ -1,9 +1,9 @@
 //! `KEYSPACE HOTKEYS` asks every process of the cluster what its replicas have counted.
 //!
 //! ```text
-//!   client -> asked process -- Ask --> each other process that is connected
+//!   client -> this process  -- Ask --> each other process that is connected
 //!                           <- Tell --                      (its sketches; forgotten there if that was wanted)
-//!          <- all sketches as one, and who has not told
+//!          <- all sketches as one, and who has not sent
 //! ```
 //!
 //! No client waits for longer than [`PATIENCE`]. A question may be lost, and is not repeated: the reply names the
@@ -76,7 +76,7 @@ struct OpenQuestion {
 /// The questions of this process's clients.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    asked: u64,
+    last_number: u64,
     open: Vec<OpenQuestion>,
 }
 
@@ -92,22 +92,22 @@ impl Cluster {
     pub(crate) fn ask_hot_keys(
         &mut self,
         request: RequestId,
-        asked: HotKeysQuestion<'_>,
+        wanted: HotKeysQuestion<'_>,
         now: Now,
         replies: &mut dyn Replies,
     ) {
-        let keyspace = match self.counting_keyspace(asked.name) {
+        let keyspace = match self.counting_keyspace(wanted.name) {
             Ok(keyspace) => keyspace,
             Err(error) => return replies.reply(request).error(&error),
         };
-        let sketches = self.sketches(keyspace, asked.reset);
-        self.questions.asked += 1;
-        let question = Number { life: self.life.incarnation, number: self.questions.asked };
-        let (awaited, absent) = match asked.local {
+        let sketches = self.sketches(keyspace, wanted.reset);
+        self.questions.last_number += 1;
+        let question = Number { life: self.life.incarnation, number: self.questions.last_number };
+        let (awaited, absent) = match wanted.local {
             true => Default::default(),
-            false => self.ask_others(&HotKeysMessage::Ask { question, keyspace, reset: asked.reset }),
+            false => self.ask_others(&HotKeysMessage::Ask { question, keyspace, reset: wanted.reset }),
         };
-        let (count, until) = (asked.count, now.instant + PATIENCE);
+        let (count, until) = (wanted.count, now.instant + PATIENCE);
         let open = OpenQuestion { question, request, count, sketches, awaited, absent, until };
         if open.awaited.is_empty() {
             return open.write(replies.reply(request));
@@ -120,11 +120,11 @@ impl Cluster {
     fn counting_keyspace(&self, name: &[u8]) -> Result<KeyspaceId, Error> {
         let text = String::from_utf8_lossy(name);
         let id = self.keyspace_of_name(name).ok_or_else(|| gateway::missing_keyspace(name))?;
-        let kept = &self.keyspaces[usize::from(id.0)];
-        if kept.hosted().is_some_and(|keyspace| keyspace.counts_meetings()) {
+        let hosting = &self.keyspaces[usize::from(id.0)];
+        if hosting.hosted().is_some_and(|keyspace| keyspace.counts_meetings()) {
             return Ok(id);
         }
-        if matches!(kept, KeyspaceHosting::Solo | KeyspaceHosting::Elsewhere(_)) {
+        if matches!(hosting, KeyspaceHosting::Solo | KeyspaceHosting::Elsewhere(_)) {
             return Err(Error::err(format!(
                 "keyspace '{text}' is served by one process, which runs transactions serially: none waits for another"
             )));
@@ -144,10 +144,10 @@ impl Cluster {
     fn ask_others(&mut self, ask: &HotKeysMessage) -> (BTreeSet<ProcessId>, Vec<ProcessId>) {
         let others = self.file.processes.iter().map(|process| ProcessId(process.id));
         let others: Vec<ProcessId> = others.filter(|process| *process != self.life.process).collect();
-        let (asked, absent): (Vec<ProcessId>, Vec<ProcessId>) =
+        let (queried, absent): (Vec<ProcessId>, Vec<ProcessId>) =
             others.into_iter().partition(|process| self.peers.is_connected(*process));
-        asked.iter().for_each(|process| self.say(*process, ask));
-        (asked.into_iter().collect(), absent)
+        queried.iter().for_each(|process| self.say(*process, ask));
+        (queried.into_iter().collect(), absent)
     }
 
     fn say(&mut self, to: ProcessId, said: &HotKeysMessage) {

@@ -9,7 +9,7 @@ use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessI
 
 /// See the module.
 pub(crate) struct ClusterEnvironment<'c> {
-    /// `None` if everything is kept in memory.
+    /// `None` if the process holds everything in memory.
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) peers: &'c mut Peers,
     pub(crate) spools: &'c mut Spools,

@@ -33,14 +33,14 @@ impl Cluster {
 
     /// Keeps what is to be here of a new keyspace.
     fn begin_keyspace(&mut self, index: usize, now: Now) {
-        let mut kept = begin(&self.catalog, index, self.life, &self.locals).unwrap_or_else(|reason| {
+        let mut hosting = begin(&self.catalog, index, self.life, &self.locals).unwrap_or_else(|reason| {
             tracing::error!(%reason, "a keyspace cannot be served");
             KeyspaceHosting::Dropped
         });
-        if let Some(keyspace) = kept.hosted_mut() {
+        if let Some(keyspace) = hosting.hosted_mut() {
             unanswered(now, |turn| keyspace.recovered(true, turn));
         }
-        self.keyspaces.push(kept);
+        self.keyspaces.push(hosting);
         self.stirred = true;
     }
 
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// `KEYSPACE CREATE`: durable, and known to every process that is asked for it, when this returns.
+    /// `KEYSPACE CREATE`: durable, and known to every process that a client uses it at, when this returns.
     pub(crate) fn create(
         &mut self,
         name: String,
@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// `FUNCTION LOAD`, `DELETE`, `FLUSH` and `RESTORE`: durable when this returns; the other processes know within a tenth of a
-    /// second, and of a new function as soon as they are asked for it.
+    /// second, and of a new function at its first call.
     pub(crate) fn change_libraries(&mut self, change: &LibraryChange, now: Now) -> Result<(), Error> {
         self.catalog.change_libraries(change)?;
         self.refresh(now);
@@ -130,8 +130,8 @@ impl Cluster {
 
     /// True if the instance is here, or nothing of its keyspace will be.
     pub(super) fn hosts(&self, slot: Slot) -> bool {
-        let kept = self.keyspaces.get(usize::from(slot.keyspace.0));
-        kept.is_some_and(|kept| kept.hosted().is_none_or(|keyspace| keyspace.hosts(slot)))
+        let hosting = self.keyspaces.get(usize::from(slot.keyspace.0));
+        hosting.is_some_and(|hosting| hosting.hosted().is_none_or(|keyspace| keyspace.hosts(slot)))
     }
 
     /// The keyspaces that the process keeps by itself.
@@ -203,7 +203,7 @@ impl Cluster {
         let place = Place { cluster: self.catalog.cluster(), keyspace: id, life: self.life };
         let hosted = self.keyspaces[usize::from(id.0)].hosted();
         let mut placed = model.placement(&entry.options, &place);
-        // What follows the process's threads is known where the keyspace is kept.
+        // The process that hosts the keyspace knows what follows its threads.
         if let Some(solo) = model.solo(&entry.options) {
             placed.resize(usize::from(self.partitions(id)), vec![solo.process]);
         }

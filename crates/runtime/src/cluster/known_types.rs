@@ -39,7 +39,8 @@ impl Cluster {
         }
     }
 
-    /// The list has been read again: peers are told what is known of it, and heard when all they may name is known.
+    /// The list has been read again: the process announces its types to peers, and hears a peer once it knows all that
+    /// the peer may name.
     pub(super) fn note_types(&mut self) {
         let known = self.known_types();
         self.peers.know_types(known);

@@ -38,11 +38,11 @@ wire_struct!(LogPosition { life, synced });
 #[derive(Debug)]
 enum PositionMessage {
     Mine { position: LogPosition, asks: bool },
-    LegacyCatalog { asked_in: Incarnation, position: Option<LogPosition> },
+    LegacyCatalog { queried_in: Incarnation, position: Option<LogPosition> },
 }
 wire_enum!(PositionMessage {
     0 => Mine { position, asks },
-    1 => LegacyCatalog { asked_in, position },
+    1 => LegacyCatalog { queried_in, position },
 });
 
 /// What was heard of another process.
@@ -122,14 +122,14 @@ impl Cluster {
     pub(super) fn hear_standing(&mut self, from: ProcessId, packet: &[u8]) {
         match PositionMessage::decode(&mut Reader::new(packet)) {
             Ok(PositionMessage::Mine { position, asks }) => {
-                let asked_in = position.life;
+                let queried_in = position.life;
                 let position = self.log_positions.hear(from, position);
                 if asks {
-                    self.say_standing(from, &PositionMessage::LegacyCatalog { asked_in, position }, None);
+                    self.say_standing(from, &PositionMessage::LegacyCatalog { queried_in, position }, None);
                 }
             }
-            Ok(PositionMessage::LegacyCatalog { asked_in, position })
-                if asked_in == self.life.incarnation =>
+            Ok(PositionMessage::LegacyCatalog { queried_in, position })
+                if queried_in == self.life.incarnation =>
             {
                 self.log_positions.answered.insert(from);
                 if let Some(found) = self.log_positions.outdated(position) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_life_is_told_and_compared_with_what_was_found() {
+    fn an_earlier_life_is_reported_and_compared_with_what_was_found() {
         let found =
             |position| Found { directory: PathBuf::new(), identity: Identity::present(1, 1), position };
         let is_outdated = |directory: Option<LogPosition>, reported| {

@@ -89,7 +89,7 @@ pub(crate) struct Cluster {
     registry: Option<Registry>,
     spools: Spools,
     arrived: Arrivals,
-    /// What gateways of other processes have told those of this one.
+    /// News from gateways of other processes for those of this one.
     heard: Vec<(ProcessId, Arc<News>)>,
     /// See [`known_types`].
     ahead: BTreeMap<ProcessId, u64>,
@@ -289,8 +289,9 @@ impl Cluster {
     /// Notes the backlog for other processes, and the age of the knowledge of them.
     fn note_backlogs(&self, now: Now) {
         let (mut lags, mut backlogs) = (Vec::new(), Vec::new());
-        for ((id, entry), kept) in (0..).map(KeyspaceId).zip(self.catalog.keyspaces()).zip(&self.keyspaces) {
-            let Some(keyspace) = kept.hosted() else { continue };
+        for ((id, entry), hosting) in (0..).map(KeyspaceId).zip(self.catalog.keyspaces()).zip(&self.keyspaces)
+        {
+            let Some(keyspace) = hosting.hosted() else { continue };
             if let Some(lag) = keyspace.lag(now.wall) {
                 lags.push((entry.name.clone(), Lag { sent: self.sent(id), ..lag }));
             }
@@ -303,8 +304,8 @@ impl Cluster {
     /// Notes how much memory the replicas occupy, and which caches have no room.
     pub(crate) fn note_memory(&self) {
         let (mut all, mut each) = (Holdings::default(), Vec::new());
-        for (id, kept) in (0..).map(KeyspaceId).zip(&self.keyspaces) {
-            let Some(keyspace) = kept.hosted() else { continue };
+        for (id, hosting) in (0..).map(KeyspaceId).zip(&self.keyspaces) {
+            let Some(keyspace) = hosting.hosted() else { continue };
             let holdings = keyspace.holdings();
             self.locals.memory.set_full(id, holdings.is_full);
             all = all.and(holdings);
@@ -361,8 +362,8 @@ impl Cluster {
 
     /// The replicas that a checkpoint holds.
     pub(crate) fn replicas(&self) -> Vec<(KeyspaceId, PartitionId)> {
-        let of = |(id, kept): (KeyspaceId, &KeyspaceHosting)| {
-            let partitions = kept.hosted().map(|keyspace| keyspace.partitions()).unwrap_or_default();
+        let of = |(id, hosting): (KeyspaceId, &KeyspaceHosting)| {
+            let partitions = hosting.hosted().map(|keyspace| keyspace.partitions()).unwrap_or_default();
             partitions.into_iter().map(move |partition| (id, PartitionId(partition)))
         };
         (0..).map(KeyspaceId).zip(&self.keyspaces).flat_map(of).collect()

@@ -1,5 +1,5 @@
-//! What the gateways of the cluster's processes tell each other travels with the packets of their replicas, and is kept for
-//! nobody: a process that is not connected, or lags far behind, misses it.
+//! What the gateways of the cluster's processes tell each other travels with the packets of their replicas, and no
+//! process stores it: a process that is not connected, or lags far behind, misses it.
 
 use super::Cluster;
 use gateway::{Audience, Model, News};
@@ -21,7 +21,7 @@ impl Encode for Encoded {
 }
 
 impl Cluster {
-    /// Queues news for the peers among those who are to be told; [`Cluster::flush`] sends them.
+    /// Queues news for the peers among the receivers; [`Cluster::flush`] sends them.
     pub(crate) fn tell(&mut self, whom: Audience, news: &News) {
         let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
         let mut packet = Encoded(Vec::new());
@@ -39,7 +39,7 @@ impl Cluster {
         }
     }
 
-    /// A gateway of another process has told this one's something.
+    /// News has come from a gateway of another process.
     pub(super) fn hear_news(&mut self, from: ProcessId, packet: &[u8]) {
         match News::decode(&mut Reader::new(packet)) {
             Ok(news) => self.heard.push((from, Arc::new(news))),

@@ -87,7 +87,7 @@ struct Outgoing {
     sent: usize,
     /// Until when what is queued can wait; `None` if it cannot.
     linger_until: Option<types::Instant>,
-    /// How many types the peer was told of on this connection.
+    /// How many types this process has announced to the peer on this connection.
     announced_types: u64,
     /// How many bytes have been queued since the start, by keyspace.
     bytes: BTreeMap<KeyspaceId, u64>,
@@ -181,7 +181,7 @@ impl Peers {
         *peer.bytes.entry(slot.keyspace).or_default() += len as u64;
     }
 
-    /// Peers are told of so many types before they get another packet.
+    /// This process announces so many types to peers before it sends them another packet.
     pub(crate) fn know_types(&mut self, count: usize) {
         self.types = count as u64;
     }
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_told_of_types_before_it_gets_another_packet_on_every_connection() {
+    fn a_peer_gets_types_before_another_packet_on_every_connection() {
         let (mut first, mut second) = two(7);
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
         let slots =

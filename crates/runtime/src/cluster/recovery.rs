@@ -58,13 +58,13 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     let locals =
         Arc::new(Locals::new(life.process, incarnation, seed, options.partition_count(), disk.is_none()));
     let indices = 0..catalog.keyspaces().len();
-    let kept: Result<Vec<KeyspaceHosting>, String> =
+    let keyspaces: Result<Vec<KeyspaceHosting>, String> =
         indices.map(|index| begin(&catalog, index, life, &locals)).collect();
-    let mut kept = kept.map_err(StartError::Keyspaces)?;
+    let mut keyspaces = keyspaces.map_err(StartError::Keyspaces)?;
     let mut has_remains = false;
     let recovered = match disk {
         Some(disk) => disk.recover(&options, &cluster, incarnation, &mut |piece| {
-            visit(&mut kept, &locals, piece, &mut has_remains)
+            visit(&mut keyspaces, &locals, piece, &mut has_remains)
         })?,
         None => Recovered { complete: cluster.bootstrap, whole: true, ..Recovered::default() },
     };
@@ -90,7 +90,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         dropped: Vec::new(),
         heard: Vec::new(),
         ahead: Default::default(),
-        keyspaces: kept,
+        keyspaces,
         peers,
         registry: None,
         spools: Spools::new(options.data.as_deref()),
@@ -197,7 +197,9 @@ impl<'d> OpenDisk<'d> {
             _ if cluster.file.processes.len() == 1 => true,
             Some(earlier) if !recovered.created => {
                 let same_boot = identity.is_same_boot(&earlier);
-                earlier.complete && !options.accept_loss && is_kept(&recovered, options.durability, same_boot)
+                earlier.complete
+                    && !options.accept_loss
+                    && is_intact(&recovered, options.durability, same_boot)
             }
             _ => recovered.created && cluster.bootstrap,
         };
@@ -228,8 +230,8 @@ fn tell_missing(recovered: &::journal::Recovered) {
 }
 
 /// True if the log holds everything that others may have relied on. What was cut although the kernel still runs was
-/// damaged, or half written when the process died: with `everysec` it may have been told.
-fn is_kept(recovered: &::journal::Recovered, durability: Durability, same_boot: bool) -> bool {
+/// damaged, or half written when the process died: with `everysec` a reply may rest on it.
+fn is_intact(recovered: &::journal::Recovered, durability: Durability, same_boot: bool) -> bool {
     let whole = recovered.cut.is_none() && same_boot;
     recovered.lost.is_none() && (recovered.clean_shutdown || durability == Durability::Synced || whole)
 }
@@ -241,7 +243,7 @@ fn first_incarnation() -> Incarnation {
 
 /// Hands a recovered piece to what it came from. Notes if that was dropped.
 fn visit(
-    kept: &mut [KeyspaceHosting],
+    keyspaces: &mut [KeyspaceHosting],
     locals: &Locals,
     piece: Piece<'_>,
     has_remains: &mut bool,
@@ -251,7 +253,7 @@ fn visit(
         return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
     };
     let number = u16::from_le_bytes([*k0, *k1]);
-    let Some(keyspace) = kept.get_mut(usize::from(number)) else {
+    let Some(keyspace) = keyspaces.get_mut(usize::from(number)) else {
         return Err(format!(
             "a record of keyspace {number}, which is not in the list of keyspaces; is the list older? Restore it from a \
              backup"
@@ -301,11 +303,11 @@ mod tests {
         let torn = Recovered { cut: Some(cut.clone()), ..whole.clone() };
         let lost = Lost { damage: String::new(), synced: GroupNumber(4), cut };
         let lost = Recovered { lost: Some(lost), clean_shutdown: true, ..whole.clone() };
-        let kept = |recovered, durability| [true, false].map(|boot| is_kept(recovered, durability, boot));
-        assert_eq!(kept(&whole, Durability::Written), [true, false]);
-        assert_eq!(kept(&torn, Durability::Written), [false, false]);
-        assert_eq!(kept(&whole, Durability::Synced), [true, true]);
-        assert_eq!(kept(&torn, Durability::Synced), [true, true]);
-        assert_eq!(kept(&lost, Durability::Synced), [false, false]);
+        let intact = |recovered, durability| [true, false].map(|boot| is_intact(recovered, durability, boot));
+        assert_eq!(intact(&whole, Durability::Written), [true, false]);
+        assert_eq!(intact(&torn, Durability::Written), [false, false]);
+        assert_eq!(intact(&whole, Durability::Synced), [true, true]);
+        assert_eq!(intact(&torn, Durability::Synced), [true, true]);
+        assert_eq!(intact(&lost, Durability::Synced), [false, false]);
     }
 }

@@ -194,9 +194,9 @@ mod tests {
             assert_eq!((cluster.file.seed, catalog.keyspaces().len()), (77, 4));
             let dropped: Vec<bool> = catalog.keyspaces().iter().map(|keyspace| keyspace.dropped).collect();
             assert_eq!(dropped, [false, true, false, true]);
-            let kept = &catalog.keyspaces()[2];
-            let solo = catalog.models().named(MODEL).unwrap().solo(&kept.options).unwrap();
-            assert_eq!((&*kept.name, solo.durability), ("kept", Durability::Synced));
+            let entry = &catalog.keyspaces()[2];
+            let solo = catalog.models().named(MODEL).unwrap().solo(&entry.options).unwrap();
+            assert_eq!((&*entry.name, solo.durability), ("kept", Durability::Synced));
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }

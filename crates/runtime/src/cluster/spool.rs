@@ -26,10 +26,10 @@ pub(crate) type Answer = (u64, Option<Vec<u8>>);
 
 /// The spools of all replicas of this process.
 pub(crate) struct Spools {
-    /// `None` if everything is kept in memory.
+    /// `None` if the process holds everything in memory.
     directory: Option<PathBuf>,
     open: BTreeMap<(KeyspaceId, PartitionId), Spool>,
-    /// The last thing asked of the disk failed.
+    /// The last operation of the disk failed.
     is_failing: bool,
 }
 
@@ -56,12 +56,12 @@ impl Spools {
         let place = (keyspace, partition);
         match request {
             SpoolRequest::Spill { chunk, bytes } => {
-                let kept = self.spool(place).and_then(|spool| spool.append(chunk, &bytes));
-                if kept.is_ok() && self.is_failing {
+                let stored = self.spool(place).and_then(|spool| spool.append(chunk, &bytes));
+                if stored.is_ok() && self.is_failing {
                     tracing::info!(%keyspace, %partition, "the spool works again");
                     self.is_failing = false;
                 }
-                kept.inspect_err(|error| self.note_failure(place, error)).is_err().then_some((chunk, None))
+                stored.inspect_err(|error| self.note_failure(place, error)).is_err().then_some((chunk, None))
             }
             SpoolRequest::Fetch { chunk } => {
                 let read = self.open.get_mut(&place).map_or(Ok(None), |spool| spool.read(chunk));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_kept_until_they_are_forgotten_and_files_with_them() {
+    fn chunks_stay_until_they_are_forgotten_and_files_with_them() {
         let data = data("kept");
         let mut spools = Spools::new(Some(&data));
         let of = |chunk: u64| vec![chunk as u8; 6 << 20];
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_gone_at_once() {
+    fn what_cannot_be_stored_is_gone_at_once() {
         let data = data("refused");
         let mut spools = Spools::new(Some(&data));
         // A file in the directory's place.

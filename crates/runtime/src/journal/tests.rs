@@ -1,4 +1,4 @@
-//! A log on a disk that fails: what is kept, what is undone, and what may be revealed meanwhile.
+//! A log on a disk that fails: what the journal retains, what is undone, and what may be revealed meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -72,7 +72,7 @@ fn set(keyspace: &Keyspace, journal: &Journal, value: &[u8]) -> bool {
 }
 
 #[test]
-fn records_of_replicas_are_kept_and_written_before_anything_else() {
+fn records_of_replicas_are_retained_and_written_before_anything_else() {
     let disk = SimulatedDisk::new();
     let (journal, _) = open(&disk);
     append(&journal, 0, b"durable");
@@ -98,19 +98,19 @@ fn records_of_replicas_are_kept_and_written_before_anything_else() {
     assert!(append(&journal, 0, b"fifth") > journal.durable().written);
     sync(&journal);
     disk.crash(&mut Rng::with_seed(1));
-    let told = [(0, "durable"), (0, "first"), (1, "second"), (0, "third"), (1, "fourth"), (0, "fifth")];
-    let expected: Vec<_> = told.map(|(partition, text)| record(partition, text.as_bytes())).into();
+    let appended = [(0, "durable"), (0, "first"), (1, "second"), (0, "third"), (1, "fourth"), (0, "fifth")];
+    let expected: Vec<_> = appended.map(|(partition, text)| record(partition, text.as_bytes())).into();
     assert_eq!(open(&disk).1, expected);
 }
 
 /// A group of the retry is written and synced, the next one is refused: none of it counts before all of it does.
 #[test]
-fn what_is_kept_counts_when_all_of_it_is_written() {
+fn retained_records_count_when_all_are_written() {
     let disk = SimulatedDisk::new();
     let (journal, _) = open(&disk);
     append(&journal, 0, b"durable");
     let before = sync(&journal);
-    let records: Vec<Vec<u8>> = (0..12).map(|number| vec![number; KEPT_GROUP_BYTES / 3]).collect();
+    let records: Vec<Vec<u8>> = (0..12).map(|number| vec![number; RETRY_GROUP_BYTES / 3]).collect();
     disk.set_capacity(Some(disk.used()));
     let mut groups = vec![append(&journal, 0, &records[0])];
     journal.write_out();
@@ -134,12 +134,12 @@ fn what_is_kept_counts_when_all_of_it_is_written() {
     assert_eq!(sync(&journal).synced, journal.durable().written);
     disk.crash(&mut Rng::with_seed(1));
     let expected: Vec<_> =
-        std::iter::once(b"durable".to_vec()).chain(records).map(|told| record(0, &told)).collect();
+        std::iter::once(b"durable".to_vec()).chain(records).map(|appended| record(0, &appended)).collect();
     assert!(open(&disk).1 == expected, "each record once, in order");
 }
 
 #[test]
-fn of_a_group_with_both_kinds_solo_records_are_undone_and_replicas_records_are_kept() {
+fn of_a_group_with_both_kinds_solo_records_are_undone_and_replicas_records_are_retained() {
     let disk = SimulatedDisk::new();
     let (journal, _) = open(&disk);
     let keyspace = keyspace();

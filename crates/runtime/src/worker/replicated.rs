@@ -84,13 +84,13 @@ impl Worker {
             let mut turn = Turn { now: host.now, random: &mut host.random, replies: &mut routed };
             let gate = cluster.pump(first..end, process.journal.as_ref(), &mut turn);
             let dropped = cluster.take_dropped();
-            // Behind the lock, so that two workers do not exchange what one process has told.
+            // Behind the lock, so that two workers do not exchange the news of one process.
             process.hand_on(cluster.take_heard());
             drop(cluster);
             host.outcome.gate = host.outcome.gate.and(gate);
             routed.hand_out(&process, gate);
             process.tell_dropped(&dropped);
-            // Replies have come, so connections go on, and may have asked for more.
+            // Replies have come, so connections go on, and may have sent more requests.
             self.settle();
             first = end;
             if first >= count {

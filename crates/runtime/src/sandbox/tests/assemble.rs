@@ -29,7 +29,7 @@ pub fn plain() -> Assembly {
     Assembly { imports, start, exports: true, data, call: vec![0x42, 0] }
 }
 
-/// Describes itself as a type with one operation, `go`, and does `otherwise` when it is asked anything else.
+/// Describes itself as a type with one operation, `go`, and does `otherwise` for every other call.
 pub fn hostile(otherwise: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     let go = OperationSpec { name: "go".to_owned(), reads: false, arguments: Vec::new(), mode: None };

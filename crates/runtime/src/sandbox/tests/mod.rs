@@ -85,13 +85,13 @@ fn the_module_and_the_source_it_was_built_from_answer_alike() {
             assert_eq!(module.blind(operation, &arguments), native.blind(operation, &arguments));
             let mut reply = Vec::new();
             executed.reply.encode(&mut reply);
-            let (of_asked, asked) = draw.call();
-            let combine = |it: &Module| it.combine((operation, &arguments), &reply, (of_asked, &asked));
+            let (of_second, second) = draw.call();
+            let combine = |it: &Module| it.combine((operation, &arguments), &reply, (of_second, &second));
             assert_eq!(combine(&module), combine(&native));
             for effect in &effects {
                 for reply in [None, Some(reply.as_slice())] {
-                    let asked = |it: &Module| it.unchanged(operation, &arguments, reply, effect);
-                    assert_eq!(asked(&module), asked(&native));
+                    let unchanged = |it: &Module| it.unchanged(operation, &arguments, reply, effect);
+                    assert_eq!(unchanged(&module), unchanged(&native));
                 }
             }
             let Some(effect) = executed.effect else { continue };

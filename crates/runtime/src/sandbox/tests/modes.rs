@@ -11,10 +11,10 @@ const NONE: u8 = 0;
 const RESETS_BESIDE: u8 = 1;
 /// Who asks for the number of votes may be held beside votes.
 const READS_BESIDE: u8 = 2;
-/// The second vote of two is told the first one's number.
-const TOLD_TOO_LITTLE: u8 = 3;
-/// The second vote of two is told the right number, and has no effect.
-const TOLD_NO_EFFECT: u8 = 4;
+/// The second vote of two gets the first one's number.
+const REPLIES_TOO_LITTLE: u8 = 3;
+/// The second vote of two gets the right number, and has no effect.
+const REPLIES_WITHOUT_EFFECT: u8 = 4;
 /// Nothing ever combines.
 const NEVER_COMBINES: u8 = 5;
 /// An operation is in a mode that is not there.
@@ -66,11 +66,11 @@ impl<const MISTAKE: u8> UserType for Tally<MISTAKE> {
         matches!((call.operation, effect), ("vote" | "reset", _) | ("fresh", 1..))
     }
 
-    fn combine(held: &Call<'_>, reply: &Reply, asked: &Call<'_>) -> Option<Answer<i64>> {
-        match (held.operation, reply, asked.operation) {
+    fn combine(held: &Call<'_>, reply: &Reply, second: &Call<'_>) -> Option<Answer<i64>> {
+        match (held.operation, reply, second.operation) {
             ("count", Reply::Integer(count), "count") => match MISTAKE {
-                TOLD_TOO_LITTLE => Some(Answer::with(Reply::Integer(*count), 1)),
-                TOLD_NO_EFFECT => Some(Answer::only(Reply::Integer(count + 1))),
+                REPLIES_TOO_LITTLE => Some(Answer::with(Reply::Integer(*count), 1)),
+                REPLIES_WITHOUT_EFFECT => Some(Answer::only(Reply::Integer(count + 1))),
                 NEVER_COMBINES => None,
                 _ => Some(Answer::with(Reply::Integer(count + 1), 1)),
             },
@@ -108,8 +108,11 @@ fn modes_that_let_conflicts_run_side_by_side_are_refused_with_an_example() {
 fn combining_to_what_evaluation_does_not_come_to_is_refused_with_an_example() {
     let claim = "it says what one comes to right after another one, and it comes to something else: A = count(); B = count(); on \
                  the state after nothing: ";
-    assert_eq!(found::<TOLD_TOO_LITTLE>(), format!("{claim}B is told 1, but replies 2"));
-    assert_eq!(found::<TOLD_NO_EFFECT>(), format!("{claim}the effect that B is told does something else"));
+    assert_eq!(found::<REPLIES_TOO_LITTLE>(), format!("{claim}B is told 1, but replies 2"));
+    assert_eq!(
+        found::<REPLIES_WITHOUT_EFFECT>(),
+        format!("{claim}the effect that B is told does something else")
+    );
     let never = check(&Module::native::<Tally<NEVER_COMBINES>>()).expect_err("nothing is known of it");
     assert_eq!(never, Unfit::NeverCombined);
 }
