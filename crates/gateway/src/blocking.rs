@@ -534,7 +534,7 @@ impl Gateway {
         self.at_lines(host, &mut |waiters| waiters.signal_all(None, now));
     }
 
-    /// Tells the home of a line, which may be this process, what is to be told.
+    /// Sends news to the home of a line, which may be this process.
     fn tell_line<H: Host>(&mut self, host: &mut H, place: &Place, home: ProcessId, what: LineNews) {
         if home == host.process() {
             return self.hear_line(home, place, &what, host);
@@ -636,7 +636,7 @@ impl Gateway {
 
     /// Serves those that wait: whose time is up, or whose turn has come.
     pub(crate) fn serve_waits<H: Host>(&mut self, host: &mut H) {
-        (self.has_told, self.paused_until) = (false, None);
+        (self.has_departures, self.paused_until) = (false, None);
         let now = host.now().instant;
         if self.look_at_lines.is_some_and(|at| at <= now) {
             self.at_lines(host, &mut |waiters| waiters.tick(now));
@@ -683,7 +683,7 @@ impl Gateway {
     /// True if a waiting client can be served at once, or others must learn that a client is gone.
     pub(crate) fn has_waits_to_serve(&self) -> bool {
         let has_turns = !self.turns.is_empty() && self.paused_until.is_none();
-        !self.ending.is_empty() || has_turns || self.has_told
+        !self.ending.is_empty() || has_turns || self.has_departures
     }
 
     /// When somebody who waits, or a line, is to be looked at.

@@ -51,11 +51,11 @@ pub struct ClientInfo {
     pub version: ProtocolVersion,
     /// It is shown the commands of all clients.
     pub monitoring: bool,
-    /// The client that is told instead of it what has changed, 0 for itself; `None` if it is not tracked.
+    /// The client that gets its invalidations instead, 0 for itself; `None` if it is not tracked.
     pub redirection: Option<u64>,
     /// That client is gone.
     pub is_redirection_broken: bool,
-    /// It is told of all keys with its prefixes.
+    /// It gets invalidations of all keys with its prefixes.
     pub is_broadcast: bool,
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Combine {
     Pass,
     /// The only one is passed on, with its numbers as byte strings in both versions of the protocol (ZSCAN).
     Texts,
-    /// The one with this number is passed on, the others were asked for to look what it does.
+    /// Passes on the reply with this number, and ignores the others.
     Pick(usize),
     /// Each is the reply of a command.
     Each,

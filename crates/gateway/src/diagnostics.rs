@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many of the newest samples of an event are kept, as in Redis.
+/// The monitor holds so many of the newest samples of an event, as in Redis.
 const MOST_SAMPLES: usize = 160;
 
 /// A command that took long.
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_slow_commands_are_kept() {
+    fn the_newest_slow_commands_stay() {
         let mut diagnostics = Diagnostics::default();
         let command = SlowCommand {
             number: 0,

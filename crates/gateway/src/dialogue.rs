@@ -82,7 +82,7 @@ pub(crate) struct Scan {
     pub(crate) pattern: Option<Pattern>,
     /// The wanted type's name in Redis.
     pub(crate) kind: Option<Box<[u8]>>,
-    /// Where the next call continues, and the keys whose types are asked for.
+    /// Where the next call continues, and the keys whose types it reads.
     pub(crate) visited: Option<(u64, Vec<Vec<u8>>)>,
 }
 
@@ -124,7 +124,7 @@ impl Dialogue {
         matches!(self, Dialogue::RandomKey(_) | Dialogue::Turns(_))
     }
 
-    /// The one step that does it all, where there is one and nothing has been asked yet.
+    /// The one step that does it all, where there is one and no request has been sent.
     pub(crate) fn only_step(&self) -> Option<Step<'static>> {
         match self {
             Dialogue::Keys { .. } | Dialogue::InSlot { .. } => Some(Step::Keys),

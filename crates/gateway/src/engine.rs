@@ -30,7 +30,7 @@ pub(crate) struct Engine<'e, H> {
     pub(crate) connection: &'e mut Connection,
     pub(crate) host: &'e mut H,
     pub(crate) now: Now,
-    /// Changes of keys are told of: commands that write are carried out one by one.
+    /// The process publishes changes of keys: commands that write are carried out one by one.
     pub(crate) notifies: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Engine<'e, H> {
 enum Action<'a> {
     /// An operation that joins the batch.
     Join(KeyedOperation<'a>),
-    /// One inside of an open transaction: those that were sent together are asked for together.
+    /// An operation inside of an open transaction: the gateway submits operations that came together as one request.
     Step(KeyedOperation<'a>),
     /// Any other command on data.
     Run(Plan<'a>),
@@ -62,7 +62,7 @@ impl Action<'_> {
 /// No keyspace refuses a command of so many words.
 const FEW_WORDS: usize = 1024;
 
-/// The most operations of an open transaction that are asked for together.
+/// The most operations of an open transaction in one request.
 const MAX_STEPS: usize = 64;
 
 impl<'e, H: Host> Engine<'e, H> {
@@ -352,7 +352,7 @@ impl<'e, H: Host> Engine<'e, H> {
             tracking.next_command(keeps_caching(command, &session.mode));
         }
         if !session.authenticated && !command.is(flag::NO_AUTH) {
-            self.admit_unasked()?;
+            self.admit_unauthenticated()?;
         }
         if !self.connection.session.may_all {
             self.connection.tally.found(number);
@@ -391,7 +391,7 @@ impl<'e, H: Host> Engine<'e, H> {
         self.classify_in_transaction(call, read_only)
     }
 
-    /// Plans a command on data; its client is told when what it reads has changed, if it is tracked.
+    /// Plans a command on data; a tracked client is notified when what it reads has changed.
     #[inline]
     fn plan_read<'a>(&mut self, planner: Planner, call: &Call<'a>) -> Result<Plan<'a>, Error> {
         let plan = self.plan(planner, call)?;
@@ -401,7 +401,7 @@ impl<'e, H: Host> Engine<'e, H> {
 
     /// A client that has not authenticated may go on if the password has been taken away since it came.
     #[cold]
-    fn admit_unasked(&mut self) -> Result<(), Error> {
+    fn admit_unauthenticated(&mut self) -> Result<(), Error> {
         if self.host.authentication_required() {
             return Err(Error::new(ErrorCode::NoAuth, "Authentication required."));
         }
@@ -572,9 +572,10 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Carries out a command on data that does not join a batch.
     fn run(&mut self, arguments: Arguments<'_>, plan: Plan<'_>) {
         let interactive = self.connection.session.in_transaction();
-        let is_told = self.notifies && table::find(arguments).is_ok_and(|command| command.is(flag::WRITE));
+        let is_published =
+            self.notifies && table::find(arguments).is_ok_and(|command| command.is(flag::WRITE));
         let (steps, combine) = match plan {
-            Plan::One(_) | Plan::Many { .. } if is_told => {
+            Plan::One(_) | Plan::Many { .. } if is_published => {
                 let wrapper = if interactive { Wrapper::Interactive } else { Wrapper::Loose };
                 let mut source = Vec::new();
                 append_command(arguments, &mut source);

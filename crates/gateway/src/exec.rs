@@ -195,7 +195,7 @@ impl<H: Host> Engine<'_, H> {
         results.replay(&mut encoder);
     }
 
-    /// A command that was queued, or that a script has asked for, may read what its client is to be told of.
+    /// A queued command, or a command that a script has called, may read keys that its client tracks.
     fn remember_queued(&mut self, arguments: Arguments<'_>, moment: Moment) {
         if self.connection.session.tracking.is_some()
             && let Ok(command) = table::find(arguments)
@@ -298,7 +298,7 @@ impl<H: Host> Engine<'_, H> {
                 return next;
             }
             let (read, writes) = match &sequence.running {
-                Some(running) => self.read_asked(running, sequence.wrote),
+                Some(running) => self.read_called(running, sequence.wrote),
                 None => match self.read_command(&sequence.commands, sequence.position) {
                     Some(read) => (read, true),
                     None => return Next::Ends,
@@ -415,7 +415,8 @@ impl<H: Host> Engine<'_, H> {
         false
     }
 
-    /// What the command that a sequence has just carried out did is told once its transaction has committed.
+    /// Notes the events of the command that a sequence has just carried out: they are published once its transaction
+    /// has committed.
     fn note_events(&mut self, sequence: &mut Sequence, reply: &ReplyBuf) {
         let found = sequence.command().map(|command| self.events_of(command, reply)).unwrap_or_default();
         match sequence.is_transaction() {

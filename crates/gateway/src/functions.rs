@@ -98,7 +98,7 @@ pub enum LibraryChange {
     Restore(Vec<FunctionLibrary>, RestorePolicy),
 }
 
-/// How many bytes are kept at most of sources and of what functions say of themselves.
+/// How many bytes of sources and of descriptions of functions are stored at most.
 pub const MAX_FUNCTION_BYTES: usize = 4 << 20;
 /// What a function takes beside its name and description, in bytes.
 const FUNCTION_BYTES: usize = 64;
@@ -210,10 +210,10 @@ impl FunctionLibrary {
     }
 }
 
-/// Fails if libraries of so many bytes are more than is kept.
+/// Fails if libraries of so many bytes exceed the limit.
 ///
 /// # Errors
-/// Says how many are kept.
+/// Names the limit.
 pub fn check_room(bytes: usize) -> Result<(), Error> {
     match bytes > MAX_FUNCTION_BYTES {
         true => Err(Error::err(format!(

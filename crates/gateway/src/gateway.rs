@@ -180,21 +180,21 @@ pub struct Gateway {
     /// Which version of the users its sessions follow.
     pub(crate) users_seen: u64,
     /// Other gateways know which clients are gone.
-    pub(crate) has_told: bool,
+    pub(crate) has_departures: bool,
     /// Its connections, by their clients' numbers.
     pub(crate) numbers: BTreeMap<u64, ConnectionId>,
     /// What tracked clients have read.
     pub(crate) table: Table,
-    /// The turn in which it told them all last that anything may have changed.
-    pub(crate) told_all_in: u64,
+    /// The turn in which it last invalidated everything for all tracked clients.
+    pub(crate) invalidated_all_in: u64,
     /// How many changes it has heard of, its own among them.
     pub(crate) changes: u64,
     /// What executing connections are sent for others.
     pub(crate) handed_over: Vec<(ConnectionId, Pushed)>,
     /// What clients that are gone may yet change, by the number of the reply that tells.
     pub(crate) left: BTreeMap<u64, Vec<Touched>>,
-    /// Keys whose deadlines were asked for.
-    pub(crate) asked_deadlines: BTreeMap<u64, (KeyspaceId, Box<[u8]>)>,
+    /// Keys whose deadlines are requested, by the number of the request.
+    pub(crate) pending_deadlines: BTreeMap<u64, (KeyspaceId, Box<[u8]>)>,
     /// When the next tracked key expires.
     pub(crate) expires_at: Option<Instant>,
     pub(crate) peers: Peers,
@@ -244,14 +244,14 @@ impl Gateway {
             look_at_lines: None,
             paused_until: None,
             users_seen: 0,
-            has_told: false,
+            has_departures: false,
             numbers: BTreeMap::new(),
             table: Table::default(),
-            told_all_in: 0,
+            invalidated_all_in: 0,
             changes: 0,
             handed_over: Vec::new(),
             left: BTreeMap::new(),
-            asked_deadlines: BTreeMap::new(),
+            pending_deadlines: BTreeMap::new(),
             expires_at: None,
             peers: Peers::default(),
             has_peers: true,
@@ -398,8 +398,8 @@ impl Gateway {
         self.turn += 1;
     }
 
-    /// Another gateway has told this one something; a gateway of the process `from`. To be called outside of `receive`,
-    /// like a reply; before `settle`.
+    /// News from another gateway, of the process `from`. To be called outside of `receive`, like a reply; before
+    /// `settle`.
     pub fn hear<H: Host>(&mut self, from: ProcessId, news: &News, host: &mut H) {
         match news {
             News::Published { message } => self.hear_message(from, message, host),
@@ -522,8 +522,8 @@ impl Gateway {
         self.mailbox.take(number);
     }
 
-    /// Nothing of this keyspace will be answered any more: whoever waits for a reply of it gets the error. What is asked
-    /// from now on, its host answers. To be called outside of `receive`, like a reply; before `settle`.
+    /// Nothing of this keyspace will be answered any more: whoever waits for a reply of it gets the error. The host
+    /// answers later requests. To be called outside of `receive`, like a reply; before `settle`.
     pub fn give_up_waiting<H: Host>(&mut self, keyspace: KeyspaceId, error: &Error, host: &mut H) {
         self.forget_tracked(keyspace, host);
         self.give_up_waits(keyspace, error);
@@ -549,8 +549,8 @@ impl Gateway {
         self.connection(id).is_some_and(|connection| matches!(connection.activity, Activity::Blocked(_)))
     }
 
-    /// True while an EXEC or a COMMIT is not answered: what the client was told of the transaction's steps is of little use
-    /// without, so a runtime may send both together.
+    /// True while an EXEC or a COMMIT is not answered: the replies to the transaction's steps are of little use
+    /// without its reply, so a runtime may send both together.
     pub fn ends_transaction(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.activity.ends_transaction())
     }
@@ -577,7 +577,7 @@ impl Gateway {
     pub fn close<H: Host>(&mut self, id: ConnectionId, host: &mut H) {
         let Some(mut connection) = self.take(id) else { return };
         self.set_monitor(id, false, host);
-        self.has_told |= connection.is_blocked();
+        self.has_departures |= connection.is_blocked();
         Engine::new(self, &mut connection, host).abandon_wait();
         self.wake_now(&mut connection, host);
         // Nobody is redirected to it any more.

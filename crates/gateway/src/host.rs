@@ -165,7 +165,7 @@ pub trait Host {
         self.now().instant.0.saturating_mul(1000)
     }
 
-    /// Commands that take so many nanoseconds are to be told of.
+    /// Commands that take so many nanoseconds go to the slow log.
     fn slow_nanos(&self) -> u64 {
         u64::MAX
     }
@@ -180,7 +180,7 @@ pub trait Host {
         work(&mut Diagnostics::default());
     }
 
-    /// What a client did that an operator should know. Told of once a minute at most.
+    /// What a client did that an operator should know. Reported once a minute at most.
     fn report(&self, incident: Incident<'_>) {
         let _ = incident;
     }
@@ -212,7 +212,7 @@ pub trait Host {
     /// Asks for a checkpoint.
     ///
     /// # Errors
-    /// One is under way, or there is nothing that it could be kept in.
+    /// One is under way, or the process has no directory for it.
     fn want_checkpoint(&mut self) -> Result<(), Error> {
         Err(Error::err("this process takes no checkpoints"))
     }
@@ -222,7 +222,7 @@ pub trait Host {
         0
     }
 
-    /// Ends the process in order; with `saving`, what no log holds is kept in a checkpoint.
+    /// Ends the process in order; with `saving`, a checkpoint saves what no log holds.
     fn shut_down(&mut self, saving: bool) {
         let _ = saving;
     }
@@ -252,13 +252,13 @@ pub trait Host {
         OutputLimit::default()
     }
 
-    /// Which events of keys are told of.
+    /// Which events of keys are published.
     #[inline]
     fn notifications(&self) -> Notifications {
         Notifications::default()
     }
 
-    /// True where other gateways of the process are far behind with what they were told.
+    /// True where other gateways of the process are far behind with their news.
     fn is_congested(&self) -> bool {
         false
     }
@@ -290,7 +290,7 @@ pub trait Host {
         let _ = lines;
     }
 
-    /// A client has told something about itself, which the process's other gateways are to show.
+    /// A client has described itself, which the process's other gateways are to show.
     fn note_client(&self, client: &ClientInfo) {
         let _ = client;
     }
@@ -337,7 +337,7 @@ pub trait Host {
         false
     }
 
-    /// Keys that are gone since the last call though no command has deleted them. What is told of them waits for what replies
+    /// Keys that are gone since the last call though no command has deleted them. News of them waits for what replies
     /// of this turn wait for.
     fn take_lapsed(&mut self) -> Vec<Lapsed> {
         Vec::new()
@@ -349,8 +349,8 @@ pub trait Host {
         Lines { lags: false, groups: vec![vec![self.process()]] }
     }
 
-    /// True if clients of this process or of another one are tracked: what changes is to be told. Who was tracked before a
-    /// write was executed is seen after it.
+    /// True if clients of this process or of another one are tracked: the gateway then announces changes. A client
+    /// tracked before a write was executed is seen after it.
     fn is_tracked(&self) -> bool {
         false
     }
@@ -504,8 +504,8 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
-    /// Moves the replicas of a partition to these processes: `OK` once that has been asked for; `Info` tells when it is
-    /// done.
+    /// Moves the replicas of a partition to these processes: `OK` once the request is sent; `Info` shows when the move
+    /// is done.
     Place {
         /// The keyspace's name.
         name: &'a [u8],
@@ -514,8 +514,8 @@ pub enum Administration<'a> {
         /// The numbers of the processes.
         processes: Vec<u16>,
     },
-    /// Lets a partition, most of whose replicas are lost for good, go on with the one of the asked process and what
-    /// others that are left have. An array of byte strings: what is known, and what is not, of what was lost.
+    /// Lets a partition, most of whose replicas are lost for good, go on with the replica of the receiving process and
+    /// what others that are left have. An array of byte strings: what is known, and what is not, of what was lost.
     Recover {
         /// The keyspace's name.
         name: &'a [u8],
@@ -572,8 +572,8 @@ pub enum Administration<'a> {
         /// Its name.
         name: &'a [u8],
     },
-    /// The keys on which transactions of a strict keyspace are in each other's way, hottest first, and the processes that
-    /// have not told: a map.
+    /// The keys on which transactions of a strict keyspace are in each other's way, hottest first, and the processes
+    /// that have not answered: a map.
     HotKeys {
         /// The keyspace's name.
         name: &'a [u8],
@@ -581,7 +581,7 @@ pub enum Administration<'a> {
         count: usize,
         /// Forget them then.
         reset: bool,
-        /// As the asked process alone has seen it.
+        /// Only what the receiving process has seen.
         local: bool,
     },
     /// Which partition each key lies in, whether it exists or not: an array of numbers.

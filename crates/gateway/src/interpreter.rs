@@ -14,7 +14,7 @@ pub trait Interpreter: Debug {
     /// It does not compile, or there is no room for it.
     fn load(&mut self, source: &[u8]) -> Result<String, Error>;
 
-    /// True if a script of this name is kept.
+    /// True if the library holds a script of this name.
     fn keeps(&self, name: &[u8]) -> bool;
 
     /// Forgets every script that the process keeps.
@@ -23,7 +23,7 @@ pub trait Interpreter: Debug {
     /// Begins a script.
     ///
     /// # Errors
-    /// It is not kept (`NOSCRIPT`), or does not compile.
+    /// The library does not hold it (`NOSCRIPT`), or it does not compile.
     fn begin(&mut self, call: &ScriptCall<'_>) -> Result<Box<dyn Run>, Error>;
 
     /// Ends the process's scripts of a kind that have run for so many milliseconds: they fail, and nothing that they wrote
@@ -72,7 +72,7 @@ pub struct ScriptCall<'a> {
 pub enum Script<'a> {
     /// By its text.
     Source(&'a [u8]),
-    /// By the name that it is kept under, in any case.
+    /// By its name in the library, in any case.
     Name(&'a [u8]),
     /// A function of a library.
     Function {
@@ -91,7 +91,7 @@ pub trait Run: Debug {
     /// What the script says of itself; `None` if it says nothing, as scripts did before they had flags.
     fn flags(&self) -> Option<ScriptFlags>;
 
-    /// Lets it go on. `answer` is the reply to the command that it asked for; `None` at first, and after a pause.
+    /// Lets it go on. `answer` is the reply to the command that it called; `None` at first, and after a pause.
     fn resume(&mut self, answer: Option<ReplyBuf>) -> Event;
 }
 
@@ -112,7 +112,7 @@ pub enum Event {
     Killed(Error),
 }
 
-/// Redis's text for a name that no script is kept under.
+/// Redis's text for a name without a script.
 pub fn no_script() -> Error {
     Error::new(ErrorCode::NoScript, "No matching script. Please use EVAL.")
 }

@@ -1,4 +1,4 @@
-//! Where replies go: straight into a connection's output when they come in order, else into a box until asked for.
+//! Where replies go: straight into a connection's output when they come in order, else into a box until taken.
 
 use crate::tally::Writer;
 use protocol::Replies;
@@ -53,7 +53,7 @@ impl Replies for Mailbox {
     }
 }
 
-/// The replies of a batch: encoded at once while they come in order, kept otherwise.
+/// The replies of a batch: encoded at once while they come in order, stored otherwise.
 pub(crate) struct InOrder<'b> {
     /// Writes into the connection's output.
     pub(crate) encoder: Writer<'b>,

@@ -40,7 +40,7 @@ pub enum News {
         /// What there is to tell.
         what: LineNews,
     },
-    /// A client that is blocked is to wait no longer. Told within a process.
+    /// A blocked client waits no longer. Sent within a process.
     Unblock {
         /// Its number.
         client: u64,
@@ -51,14 +51,14 @@ pub enum News {
     Changed {
         /// The gateway that tells.
         worker: u16,
-        /// How many it has told other processes; 0 within a process.
+        /// How many changes it has announced to other processes; 0 within a process.
         number: u64,
         /// What has changed.
         changes: Changes,
     },
     /// Clients of this process are tracked: whoever changes something is to tell.
     Tracks {
-        /// Processes that have told something that was missed.
+        /// Processes whose news was missed.
         missed: Vec<ProcessId>,
     },
     /// To a process with tracked clients: this gateway tells of changes.
@@ -67,12 +67,12 @@ pub enum News {
         worker: u16,
         /// How many gateways its process has.
         gateways: u16,
-        /// How many changes it has told.
+        /// How many changes it has announced.
         number: u64,
     },
-    /// A tracked client lets another one be told what has changed. Told within a process.
+    /// A tracked client redirects its invalidations to another one. Sent within a process.
     Invalidated {
-        /// The number of the client that is told.
+        /// The number of the receiving client.
         client: u64,
         /// The keys.
         keys: Vec<Box<[u8]>>,
@@ -104,8 +104,8 @@ pub struct Changes {
 }
 wire_struct!(Changes { keyspace, keys, all, context });
 
-/// What processes tell each other of those that wait for a key. `worker` and `client` name a waiter: of the process that
-/// tells, or, of a turn, of the one that is told.
+/// What processes tell each other of those that wait for a key. `worker` and `client` name a waiter: of the sending
+/// process, or, of a turn, of the receiving one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineNews {
     /// Clients of this process wait: whoever writes is to signal it.
@@ -164,8 +164,8 @@ pub struct Message {
     pub channel: Box<[u8]>,
     /// What.
     pub payload: Box<[u8]>,
-    /// What its publisher had seen and written of a causal keyspace, as `CONTEXT TOKEN` tells it: who is told of the message
-    /// is to find that there.
+    /// What its publisher had seen and written of a causal keyspace, as `CONTEXT TOKEN` tells it: a subscriber that
+    /// gets the message finds that in the keyspace.
     pub context: Option<SeenContext>,
 }
 wire_struct!(Message { sharded, channel, payload, context });

@@ -21,7 +21,7 @@ const KEYSPACE: u16 = 1 << 11;
 const KEYEVENT: u16 = 1 << 12;
 const MISS: u16 = 1 << 13;
 
-/// Which events are told of: `notify-keyspace-events`.
+/// Which events are published: `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notifications(u16);
 
@@ -41,13 +41,13 @@ impl Notifications {
         Notifications(bits)
     }
 
-    /// True if anything is told of.
+    /// True if any event is published.
     #[inline]
     pub fn is_on(self) -> bool {
         self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
     }
 
-    /// True if it is told of keys that are gone though no command has deleted them.
+    /// True if events of keys that are gone though no command has deleted them are published.
     #[inline]
     pub fn tell_of_lapses(self) -> bool {
         self.is_on() && (self.has('x') || self.has('e'))
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(Notifications::parse("Kq"), None);
         let is_on = |text| Notifications::parse(text).is_some_and(Notifications::is_on);
         assert!(is_on("Kg") && is_on("EA") && !is_on("KE") && !is_on("A"));
-        let kept = Notifications::parse("EA").unwrap_or_default();
-        assert_eq!(Notifications::from_bits(kept.bits()), kept);
+        let flags = Notifications::parse("EA").unwrap_or_default();
+        assert_eq!(Notifications::from_bits(flags.bits()), flags);
     }
 }

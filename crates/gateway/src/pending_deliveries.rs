@@ -26,7 +26,7 @@ pub(crate) struct PendingDeliveries {
     waiting: VecDeque<Waiting>,
     bytes: usize,
     /// The request that asks for the first one's context.
-    asked: Option<u64>,
+    context_request: Option<u64>,
     /// What is known to be seen here.
     seen: Option<SeenContext>,
 }
@@ -70,7 +70,7 @@ impl PendingDeliveries {
     /// The keyspace and the number of the reply that is waited for.
     pub(crate) fn awaited(&self) -> Option<(KeyspaceId, u64)> {
         let context = self.waiting.front()?.delivery.context()?;
-        Some((context.keyspace, self.asked?))
+        Some((context.keyspace, self.context_request?))
     }
 
     /// When the first message is delivered at the latest.
@@ -93,7 +93,8 @@ impl Gateway {
         self.wait(from, Delivery::Message(message.clone()), host);
     }
 
-    /// Another process has changed what this one's tracked clients may have read; they are told when they can see it.
+    /// Another process has changed what this one's tracked clients may have read; they are notified when they can see
+    /// it.
     pub(crate) fn wait_until_visible(&mut self, from: ProcessId, changes: &Changes, host: &mut dyn Host) {
         self.wait(from, Delivery::Changes(changes.clone()), host);
     }
@@ -125,7 +126,7 @@ impl Gateway {
     pub(crate) fn deliver_due(&mut self, from: ProcessId, host: &mut dyn Host) {
         let now = host.now().instant;
         while let Some(mut due) = self.due.remove(&from) {
-            let replied = due.asked.and_then(|number| self.mailbox.take(number));
+            let replied = due.context_request.and_then(|number| self.mailbox.take(number));
             let Some(first) = due.waiting.front() else {
                 self.due.insert(from, due);
                 return;
@@ -138,7 +139,7 @@ impl Gateway {
             let is_seen = context.is_none() || context == due.seen.as_ref();
             let is_ready = is_seen || replied.is_some();
             if is_ready || first.until <= now || due.bytes > MOST_BYTES {
-                due.asked = None;
+                due.context_request = None;
                 if let Some(Waiting { delivery, .. }) = due.waiting.pop_front() {
                     due.bytes -= delivery.bytes();
                     self.due.insert(from, due);
@@ -146,7 +147,7 @@ impl Gateway {
                 }
                 continue;
             }
-            if due.asked.is_none()
+            if due.context_request.is_none()
                 && let Some(SeenContext { keyspace, token }) = context
             {
                 let (keyspace, timeout) = (*keyspace, first.until - now);
@@ -156,7 +157,7 @@ impl Gateway {
                 let ask = ContextRequest::Restore { token, timeout };
                 let mut requests = vec![(id, Request::Context { session, ask })];
                 host.submit(keyspace, &mut requests, &mut self.mailbox);
-                due.asked = Some(id.0);
+                due.context_request = Some(id.0);
                 let is_answered = self.mailbox.has(id.0);
                 self.due.insert(from, due);
                 if is_answered {
@@ -171,7 +172,7 @@ impl Gateway {
 
     /// Delivers what a reply has made ready. False if nobody has waited for it.
     pub(crate) fn deliver_awaited(&mut self, number: u64, host: &mut dyn Host) -> bool {
-        let its = |(_, due): &(&ProcessId, &PendingDeliveries)| due.asked == Some(number);
+        let its = |(_, due): &(&ProcessId, &PendingDeliveries)| due.context_request == Some(number);
         let Some((from, _)) = self.due.iter().find(its) else { return false };
         self.deliver_due(*from, host);
         true

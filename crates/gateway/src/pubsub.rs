@@ -121,7 +121,7 @@ impl Gateway {
         }
     }
 
-    /// The connection subscribes to nothing any more, and is not told.
+    /// Ends all subscriptions of the connection, without a message to it.
     pub(crate) fn unsubscribe_all(&mut self, connection: &mut Connection, host: &mut dyn Host) {
         if !connection.session.is_subscriber() {
             return;
@@ -192,7 +192,7 @@ impl Gateway {
         }
         self.subscriptions = subscriptions;
         frame.clear();
-        frame.shrink_to(KEPT_FRAME_BYTES);
+        frame.shrink_to(RETAINED_FRAME_BYTES);
         self.frame = frame;
         late.iter().for_each(|address| host.report(Incident::SlowSubscriber(address)));
     }
@@ -256,8 +256,8 @@ impl Gateway {
     }
 }
 
-/// So much memory is kept for encoded messages.
-const KEPT_FRAME_BYTES: usize = 64 * 1024;
+/// So much memory is retained for encoded messages.
+const RETAINED_FRAME_BYTES: usize = 64 * 1024;
 
 /// Writes a message as RESP2 has it; RESP3 differs in the first byte.
 fn write_frame(frame: &mut Vec<u8>, kind: &str, parts: &[&[u8]]) {
@@ -331,7 +331,7 @@ impl<H: Host> Engine<'_, H> {
         self.finish_or_wait(id, Task::Publish(outbox.messages));
     }
 
-    /// The keyspace has told what the publisher has seen of it, or that it keeps no such thing.
+    /// The keyspace has replied with the publisher's context, or that it has no contexts.
     pub(crate) fn publish_with(&mut self, messages: Vec<Message>, reply: &ReplyBuf) {
         let keyspace = self.connection.session.keyspace;
         let context = match reply.first() {

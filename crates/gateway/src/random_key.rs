@@ -1,9 +1,9 @@
 //! RANDOMKEY: draws keys until one turns out to exist.
 //!
-//! A draw is a hint: it costs no look at all keys, and the transaction does not depend on it. What the reply says is
-//! asked for by a step of its own, which the keyspace judges like any other: that the key exists, or how many keys there
-//! are. Where keys are counted that are not found by drawing, because they have expired and nobody has met them yet, or
-//! a replica is behind, all of them are visited.
+//! A draw is a hint: it costs no look at all keys, and the transaction does not depend on it. A step of its own reads
+//! what the reply says, which the keyspace judges like any other: that the key exists, or how many keys there are.
+//! Where keys are counted that are not found by drawing, because they have expired and nobody has met them yet, or a
+//! replica is behind, all of them are visited.
 
 use crate::dialogue::piece;
 use datatypes::{Operation, key};
@@ -20,7 +20,7 @@ const VISITED: u32 = 256;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RandomKey {
-    asked: DrawRequest,
+    request: DrawRequest,
     draws: u32,
 }
 
@@ -46,7 +46,7 @@ impl RandomKey {
             let operation = Operation::Key(key::Operation::Exists);
             Step::Key(KeyedOperation { key, hash: seed.hash(key), operation, blind: false })
         };
-        match &self.asked {
+        match &self.request {
             DrawRequest::Draw => vec![Step::Random],
             DrawRequest::Exists(key) => vec![exists(key)],
             DrawRequest::Count => vec![Step::Count],
@@ -57,7 +57,7 @@ impl RandomKey {
 
     /// Reads the reply to the last steps. True when the command is done and its reply is written into `sink`.
     pub(crate) fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        self.asked = match (mem::take(&mut self.asked), reply.first()) {
+        self.request = match (mem::take(&mut self.request), reply.first()) {
             (DrawRequest::Draw, Some(Reply::Bulk(key))) => DrawRequest::Exists(key.to_vec()),
             (DrawRequest::Draw, Some(Reply::Integer(_))) => DrawRequest::Count,
             (DrawRequest::Exists(key), Some(Reply::Integer(1))) => {

@@ -26,7 +26,7 @@ const NO_ROOM: &str =
 #[derive(Debug)]
 pub(crate) struct Running {
     run: Box<dyn Run>,
-    asked: Option<Commands>,
+    called: Option<Commands>,
     /// It only asks whether the user may.
     only_checks: bool,
     answer: Option<ReplyBuf>,
@@ -39,27 +39,27 @@ pub(crate) struct Running {
 impl Running {
     /// The reply to the command that the script has called.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
-        (self.asked, self.answer) = (None, Some(reply));
+        (self.called, self.answer) = (None, Some(reply));
     }
 
     /// The command that the script has called.
-    pub(crate) fn asked(&self) -> Option<Arguments<'_>> {
-        self.asked.as_ref().and_then(|asked| asked.get(0))
+    pub(crate) fn called(&self) -> Option<Arguments<'_>> {
+        self.called.as_ref().and_then(|called| called.get(0))
     }
 
     /// It asks for this command, written as a client sends it.
     pub(crate) fn ask(&mut self, command: Vec<u8>) {
-        (self.asked, self.only_checks) = (Some(Commands::new(command)), false);
+        (self.called, self.only_checks) = (Some(Commands::new(command)), false);
     }
 
     /// It asks whether the user may execute this command.
     pub(crate) fn ask_whether(&mut self, command: Vec<u8>) {
-        (self.asked, self.only_checks) = (Some(Commands::new(command)), true);
+        (self.called, self.only_checks) = (Some(Commands::new(command)), true);
     }
 
-    /// Lets it go on, unless it waits for the command that it has asked for.
+    /// Lets it go on, unless it waits for the command that it has called.
     pub(crate) fn go_on(&mut self) -> Option<Event> {
-        self.asked.is_none().then(|| self.run.resume(self.answer.take()))
+        self.called.is_none().then(|| self.run.resume(self.answer.take()))
     }
 }
 
@@ -116,7 +116,7 @@ impl<H: Host> Engine<'_, H> {
         }
         Ok(Running {
             run,
-            asked: None,
+            called: None,
             only_checks: false,
             answer: None,
             read_only: read_only || is_reader || !writes,
@@ -138,14 +138,14 @@ impl<H: Host> Engine<'_, H> {
         interpreter.begin(&ScriptCall { script, keys, arguments, seed })
     }
 
-    /// Reads the command that a script has asked for, and tells whether it may write.
-    /// One that may need more memory is refused while there is none, unless the script wrote before, as in Redis.
-    pub(crate) fn read_asked<'a>(
+    /// Reads the command that a script has called, and returns whether it may write. One that may need more memory is
+    /// refused while there is none, unless the script wrote before, as in Redis.
+    pub(crate) fn read_called<'a>(
         &mut self,
         running: &'a Running,
         wrote: bool,
     ) -> (Result<Queued<'a>, Error>, bool) {
-        let Some(arguments) = running.asked() else {
+        let Some(arguments) = running.called() else {
             return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
         };
         if running.only_checks {
@@ -183,7 +183,7 @@ impl<H: Host> Engine<'_, H> {
     }
 }
 
-/// The command that a script has asked for, if scripts may ask for it.
+/// The command that a script has called, if scripts may call it.
 fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, Error> {
     let command = table::find(arguments).map_err(|error| match table::command(arguments.name()) {
         Some(found) if found.subcommands.is_empty() => {

@@ -19,7 +19,7 @@ use resp::{Arguments, Encoder, Limits, Parser, Pipeline, ProtocolVersion};
 use std::collections::BTreeMap;
 use types::{Error, ErrorCode, ReplyBuf, ReplySink};
 
-/// Commands kept beyond the read that brought them, in RESP.
+/// Commands stored beyond the read that brought them, in RESP.
 #[derive(Debug)]
 pub(crate) struct Commands {
     source: Vec<u8>,
@@ -88,11 +88,11 @@ pub(crate) struct Sequence {
     pub(crate) running: Option<Running>,
     /// It may not write.
     pub(crate) read_only: bool,
-    /// It has asked for more than reads since it was begun.
+    /// It has called more than reads since it was begun.
     pub(crate) wrote: bool,
     /// What it publishes once it has committed.
     pub(crate) outbox: Outbox,
-    /// Why a script of it failed, which is told if what it read turns out to be right.
+    /// Why a script of it failed, which its client gets if validation finds its reads current.
     pub(crate) failure: Option<Error>,
     /// The present of all commands, however often they are tried (Corrections 79).
     pub(crate) now: Now,
@@ -198,12 +198,12 @@ impl Sequence {
     /// The command that is being carried out.
     pub(crate) fn command(&self) -> Option<Arguments<'_>> {
         match &self.running {
-            Some(running) => running.asked(),
+            Some(running) => running.called(),
             None => self.commands.get(self.position),
         }
     }
 
-    /// The current command is done: its reply goes to the script that asked for it, or to the client.
+    /// The current command is done: its reply goes to the script that called it, or to the client.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
         self.current = Current::Nothing;
         match &mut self.running {
@@ -215,8 +215,9 @@ impl Sequence {
         }
     }
 
-    /// A script of it has failed: nothing of the transaction takes effect. What it read is validated before the client is
-    /// told, unless it has written (Corrections 79), or was killed: then it is not tried again. Inside of an open transaction the client decides what becomes of it.
+    /// A script of it has failed: nothing of the transaction takes effect. The gateway validates what it read before
+    /// it sends the error, unless it has written (Corrections 79), or was killed: then it is not tried again. Inside
+    /// of an open transaction the client decides what becomes of it.
     pub(crate) fn fail(&mut self, error: Error, is_killed: bool) {
         self.running = None;
         let failure = match self.wrapper {
@@ -232,8 +233,8 @@ impl Sequence {
         }
     }
 
-    /// The transaction was aborted because of `error`. Whether a watched key had changed decides what the client is told:
-    /// an empty transaction, which the same watches stop, tells.
+    /// The transaction was aborted because of `error`. The reply depends on whether a watched key had changed: an
+    /// empty transaction under the same watches shows that.
     pub(crate) fn check_watches(&mut self, error: Error) {
         self.phase = Phase::Begin;
         self.position = self.commands.len();

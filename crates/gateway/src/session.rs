@@ -45,12 +45,12 @@ pub(crate) struct Connection {
     pub(crate) piece: usize,
     /// What its commands have written, or will have when they are done, that somebody may wait for.
     pub(crate) woken: Vec<(KeyspaceId, Box<[u8]>, Woken)>,
-    /// What its commands have changed, or will have when they are done, that tracked clients are to be told; by the number
-    /// of the reply that tells.
+    /// What its commands have changed, or will have when they are done, of which tracked clients are to be notified;
+    /// by the number of the reply that comes with it.
     pub(crate) touched: Vec<(u64, Touched)>,
-    /// It has asked for something while nobody was tracked.
+    /// It has sent a request while no client was tracked.
     pub(crate) wrote_untracked: bool,
-    /// What it is to be told to have changed, behind the reply to what it waits for.
+    /// Its invalidations, which wait behind the reply to the command under way.
     pub(crate) invalid: Vec<Pushed>,
 }
 
@@ -163,9 +163,9 @@ pub(crate) struct Session {
     pub(crate) last_command: &'static str,
     /// It is shown the commands of all clients.
     pub(crate) monitoring: bool,
-    /// How it is told of changes to what it has read, if it is.
+    /// How the client tracks changes to what it has read, if it does.
     pub(crate) tracking: Option<Box<Tracking>>,
-    /// It has asked to read writes of others only when they are stable.
+    /// The client chose to read writes of others only when they are stable.
     pub(crate) reads_stable_only: bool,
 }
 
@@ -211,8 +211,8 @@ pub(crate) struct Queue {
 pub(crate) const FIRST_PIECE: usize = 8;
 /// The most operations of a piece: enough to hide the time that memory takes.
 const MAX_PIECE: usize = 64;
-/// So much memory is kept for replies that the client does not want.
-const KEPT_BYTES: usize = 1 << 20;
+/// So much memory is retained for replies that the client does not want.
+const RETAINED_BYTES: usize = 1 << 20;
 
 impl Connection {
     /// The numbers of the replies of a keyspace that it waits for.
@@ -269,7 +269,7 @@ impl Connection {
     #[inline]
     pub(crate) fn encoder(&mut self) -> Writer<'_> {
         self.discarded.clear();
-        self.discarded.shrink_to(KEPT_BYTES);
+        self.discarded.shrink_to(RETAINED_BYTES);
         Writer::new((&mut self.output, &mut self.discarded), self.session.version, &mut self.tally)
     }
 }

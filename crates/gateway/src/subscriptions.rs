@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_kept_as_long_as_somebody_has_subscribed() {
+    fn a_name_stays_as_long_as_somebody_has_subscribed() {
         let mut subscriptions = Subscriptions::default();
         let (a, b) = (ConnectionId::numbered(1), ConnectionId::numbered(2));
         assert!(subscriptions.add(Topic::Channel, b"news", b));

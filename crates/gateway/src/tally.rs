@@ -5,7 +5,7 @@ use crate::table;
 use resp::{Arguments, Encoder, ProtocolVersion};
 use types::{Error, ErrorCode, MAX_REPLY_BYTES, ReplySink, reply_too_large};
 
-/// So much of a command is kept for the log of slow commands, as in Redis.
+/// The log of slow commands holds so much of a command, as in Redis.
 const MOST_ARGUMENTS: usize = 32;
 const MOST_BYTES: usize = 128;
 
@@ -156,15 +156,15 @@ impl PartialOrd for Wanted {
 /// What the log of slow commands keeps of one.
 pub(crate) fn words_of(arguments: Arguments<'_>, more_commands: usize) -> Vec<Vec<u8>> {
     let cut = arguments.len() > MOST_ARGUMENTS;
-    let kept = if cut { MOST_ARGUMENTS - 1 } else { arguments.len() };
+    let retained = if cut { MOST_ARGUMENTS - 1 } else { arguments.len() };
     let shown = |index: usize, word: &[u8]| match is_secret(arguments, index) {
         true => b"(redacted)".to_vec(),
         false => shortened(word),
     };
-    let words = arguments.iter().take(kept).enumerate();
+    let words = arguments.iter().take(retained).enumerate();
     let mut words: Vec<Vec<u8>> = words.map(|(index, word)| shown(index, word)).collect();
     if cut {
-        words.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());
+        words.push(format!("... ({} more arguments)", arguments.len() - retained).into_bytes());
     }
     if more_commands > 0 {
         words.push(format!("... ({more_commands} more commands)").into_bytes());
@@ -195,9 +195,9 @@ fn shortened(word: &[u8]) -> Vec<u8> {
     match word.len().checked_sub(MOST_BYTES) {
         None | Some(0) => word.to_vec(),
         Some(more) => {
-            let mut kept = word[..MOST_BYTES].to_vec();
-            kept.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
-            kept
+            let mut prefix = word[..MOST_BYTES].to_vec();
+            prefix.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+            prefix
         }
     }
 }

@@ -16,7 +16,7 @@
 //! overlooked; what is written later is signalled. Where a write may be visible later than its signal comes, or a signal may be
 //! lost (the line *lags*), a turn that found nothing is followed by others, soon and then once a second.
 //!
-//! What other processes say is kept for a while only, and said again: a process that is gone is forgotten.
+//! News from other processes counts for a while only, and they repeat it: a process that is gone is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -36,7 +36,7 @@ const TURN_TIME: Duration = Duration::from_secs(2);
 const FORGET_AFTER: Duration = Duration::from_secs(15);
 /// A line of at most so many is searched waiter by waiter.
 const FEW: usize = 8;
-/// At most so often others are told that this process's clients wait for a key, and for so long they believe it.
+/// At most so often this process announces to others that its clients wait for a key, and for so long they believe it.
 const TELL_EVERY: Duration = Duration::from_millis(1500);
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
@@ -120,10 +120,10 @@ pub struct Waiters {
     alarms: BTreeSet<(Instant, Place)>,
     /// What clients of other processes wait for, and until when that is believed.
     elsewhere: BTreeMap<Place, Instant>,
-    /// When to forget what is not believed any more, and whom others were told of long ago.
+    /// When to forget what is not believed any more, and what was announced to others long ago.
     sweep_at: Option<Instant>,
-    /// When others were told that clients of this process wait for something.
-    told: BTreeMap<Place, Instant>,
+    /// When this process announced to others that its clients wait for a place.
+    announced: BTreeMap<Place, Instant>,
     /// The blocked clients of this process, and their gateways.
     blocked: BTreeMap<u64, u16>,
     /// Turns that are not announced yet.
@@ -175,7 +175,7 @@ impl Waiters {
             alarms: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             sweep_at: None,
-            told: BTreeMap::new(),
+            announced: BTreeMap::new(),
             blocked: BTreeMap::new(),
             turns: Vec::new(),
             streams: 0,
@@ -274,12 +274,12 @@ impl Waiters {
         self.sweep_at.get_or_insert(now + BELIEVED_FOR);
     }
 
-    /// True if other processes are to be told that a client of this one waits for this: then they have been.
+    /// True if this process must announce to others that a client waits for this place; the caller does it then.
     pub(crate) fn must_tell(&mut self, place: &Place, now: Instant) -> bool {
-        if self.told.get(place).is_some_and(|at| now - *at < TELL_EVERY) {
+        if self.announced.get(place).is_some_and(|at| now - *at < TELL_EVERY) {
             return false;
         }
-        self.told.insert(place.clone(), now);
+        self.announced.insert(place.clone(), now);
         self.sweep_at.get_or_insert(now + BELIEVED_FOR);
         true
     }
@@ -297,8 +297,8 @@ impl Waiters {
                 self.streams -= usize::from(!is_believed && place.is_of_stream());
                 is_believed
             });
-            self.told.retain(|_, at| now - *at < TELL_EVERY);
-            let is_empty = self.elsewhere.is_empty() && self.told.is_empty();
+            self.announced.retain(|_, at| now - *at < TELL_EVERY);
+            let is_empty = self.elsewhere.is_empty() && self.announced.is_empty();
             self.sweep_at = (!is_empty).then(|| now + TELL_EVERY);
         }
         while self.alarms.first().is_some_and(|(at, _)| *at <= now) {

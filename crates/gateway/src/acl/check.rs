@@ -8,7 +8,7 @@ use datatypes::glob::Pattern;
 use resp::Arguments;
 use types::{Error, ErrorCode};
 
-/// Why not. What went furthest is told.
+/// Why not. The error names the check that went furthest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// The command itself.
@@ -29,7 +29,7 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// What a client is told.
+    /// The error to the client.
     pub(crate) fn error(self, command: &Command, arguments: Arguments<'_>) -> Error {
         let refused = |text: String| Error::new(ErrorCode::NoPerm, text);
         match self.reason {

@@ -79,7 +79,7 @@ impl Fact {
     }
 }
 
-/// See the module. Read when it is asked for: the user `default` of most processes never needs it.
+/// See the module. Read at the first use: the user `default` of most processes never needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Facts(OnceLock<Known>);
 

@@ -1,4 +1,4 @@
-//! The file that users are kept in: a line `user name rules` for each, as `ACL LIST` shows it.
+//! The file that stores users: a line `user name rules` for each, as `ACL LIST` shows it.
 
 use super::selector::has_spaces;
 use super::user::{RuleError, User, merged_rules};

@@ -154,7 +154,7 @@ impl<H: Host> Engine<'_, H> {
             return Ok(());
         }
         let found = table::locate(arguments)?;
-        let told = |denied: Denied| match denied.reason {
+        let in_words = |denied: Denied| match denied.reason {
             Reason::Command => {
                 Error::err("The user executing the script can't run this command or subcommand")
             }
@@ -166,7 +166,7 @@ impl<H: Host> Engine<'_, H> {
             ),
             Reason::Lookup => denied.error(found.0, arguments),
         };
-        self.refusal(found, arguments, LogContext::Lua).map_err(told)?;
+        self.refusal(found, arguments, LogContext::Lua).map_err(in_words)?;
         self.check_user_keyspace(found.0, arguments)
     }
 
@@ -179,7 +179,7 @@ impl<H: Host> Engine<'_, H> {
             return Ok(());
         }
         let found = table::locate(arguments)?;
-        let told = |denied: Denied| {
+        let in_words = |denied: Denied| {
             let reason = match denied.reason {
                 Reason::Command => "no permission to execute the command or subcommand",
                 Reason::Key => "no permission to touch the specified keys",
@@ -194,11 +194,11 @@ impl<H: Host> Engine<'_, H> {
             );
             Error::new(ErrorCode::NoPerm, text)
         };
-        self.refusal(found, arguments, LogContext::Multi).map_err(told)?;
+        self.refusal(found, arguments, LogContext::Multi).map_err(in_words)?;
         self.check_user_keyspace(found.0, arguments)
     }
 
-    /// True if the user may do this, of which nobody is told.
+    /// True if the user may do this. Writes no log entry.
     pub(crate) fn user_may(&self, found: (&'static Command, u16), arguments: Arguments<'_>) -> bool {
         self.connection.session.user.check(found, arguments).is_ok()
             && self.check_user_keyspace(found.0, arguments).is_ok()
@@ -266,7 +266,7 @@ pub(crate) fn check_keyspaces(
     }
 }
 
-/// What those are told who may use some keyspaces only, if this changes something of all.
+/// The error to a user who may use some keyspaces only, if this command changes something of all.
 fn concerns_all(command: &Command) -> Option<&'static str> {
     match command.name {
         "flushall" => Some(

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// So many entries are kept, as in Redis.
+/// The log holds so many entries, as in Redis.
 const MOST_ENTRIES: usize = 128;
 /// What happens again within so many milliseconds is no entry of its own.
 const GROUPED_MS: u64 = 60_000;

@@ -1,4 +1,4 @@
-//! Passwords, of which only the SHA-256 is kept.
+//! Passwords, of which only the SHA-256 is stored.
 
 use sha2::Sha256;
 

@@ -182,7 +182,7 @@ impl Selector {
 
     /// The rules that come to what commands it allows: categories that fit best, then commands one by one.
     ///
-    /// As in Redis 7.0: which rules were given is not kept. They are applied to another selector as they are found.
+    /// As in Redis 7.0: the given rules are not stored. They are applied to another selector as they are found.
     pub(crate) fn command_rules(&self, facts: &Facts) -> String {
         let adds = !self.commands.later;
         let (mut rules, mut made) = (String::from(if adds { "-@all" } else { "+@all" }), Selector::none());
@@ -292,7 +292,7 @@ fn parse_access(rest: &[u8]) -> Result<(Access, &[u8]), RuleError> {
     if access == Access::default() { Err(RuleError::Syntax) } else { Ok((access, pattern)) }
 }
 
-/// True if rules with it could not be told apart again.
+/// True if rules with it would be ambiguous.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b))
 }

@@ -50,7 +50,7 @@ fn map(control: &mut Control<'_>) -> Result<ClusterMap, Error> {
     control.host.cluster_map().ok_or_else(|| Error::err("This instance has cluster support disabled"))
 }
 
-/// The slots for which each process is asked: those that are up share them evenly.
+/// The slots that the reply assigns to each process: those that are up share them evenly.
 fn shares(map: &ClusterMap) -> Vec<(&ClusterMember, RangeInclusive<u16>)> {
     let serving: Vec<&ClusterMember> = map.members.iter().filter(|member| member.is_up).collect();
     let count = serving.len() as u32;

@@ -31,7 +31,8 @@ fn get(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error>
     control.host.configuration(&mut |name, value| {
         if patterns.iter().any(|pattern| pattern.matches(name.as_bytes())) {
             // As in Redis, who asks for one parameter gets its name as it was spelled.
-            let spelled = arguments.iter().skip(2).find(|asked| asked.eq_ignore_ascii_case(name.as_bytes()));
+            let spelled =
+                arguments.iter().skip(2).find(|spelling| spelling.eq_ignore_ascii_case(name.as_bytes()));
             let shown = spelled.unwrap_or(name.as_bytes());
             found.push((shown.to_vec(), value.to_owned()));
         }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use types::{Error, ReplyBuf, ReplySink};
 
 const OPERATOR: u16 = ADMIN | LOADING | STALE;
-/// How many slow commands are told of if no number is given.
+/// How many slow commands the reply lists if the call gives no number.
 const LISTED: usize = 10;
 /// The parameter that says from when on events are remembered.
 const THRESHOLD: &str = "latency-monitor-threshold";
@@ -195,12 +195,12 @@ fn histogram(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), 
     let mut sum = Statistics::default();
     sum.add(control.gateway.statistics());
     control.host.other_statistics(&mut sum);
-    let is_asked = |name: &str| {
+    let is_requested = |name: &str| {
         // A container stands for its subcommands.
         let container = name.split('|').next().unwrap_or(name);
         (2..call.len()).any(|index| call.is(index, name) || call.is(index, container))
     };
-    sum.write_histograms(|name| call.len() == 2 || is_asked(name), sink);
+    sum.write_histograms(|name| call.len() == 2 || is_requested(name), sink);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub(super) static FUNCTION: &[Command] = &[
     Command::new("function|help", 2, LOADING | STALE, "7.0.0", "Lists the subcommands", Local(describe::help)),
 ];
 
-/// What the host is asked to do.
+/// Requests to the host.
 ///
 /// # Errors
 /// An option, or what is to be loaded, is not well formed; the library is there already.
@@ -103,7 +103,7 @@ fn dump(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
     Ok(())
 }
 
-/// What FUNCTION LIST is asked for.
+/// The arguments of FUNCTION LIST.
 #[derive(Default)]
 struct ListOptions<'a> {
     pattern: Option<&'a [u8]>,

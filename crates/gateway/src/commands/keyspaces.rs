@@ -65,7 +65,7 @@ pub(crate) fn named<'a>(command: &Command, arguments: Arguments<'a>) -> Option<&
     arguments.get(2).filter(|_| command.name.starts_with("keyspace|"))
 }
 
-/// What the host is asked to do.
+/// Requests to the host.
 ///
 /// # Errors
 /// The name or an option is not well formed.

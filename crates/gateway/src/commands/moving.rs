@@ -59,7 +59,7 @@ impl CopyOptions {
 }
 
 /// Refuses COPY into another keyspace than the session's. Commands become plans without a look at the
-/// process's keyspaces, so this is asked before.
+/// process's keyspaces, so the check comes before.
 ///
 /// # Errors
 /// There is no such keyspace, or it is another one.
@@ -86,7 +86,7 @@ pub(crate) fn check_destination(
     ))
 }
 
-/// The number of a database that an argument is; which of them exist is not asked.
+/// The number of a database that an argument is; whether it exists is not checked.
 ///
 /// # Errors
 /// It is no integer, or none of 32 bits.

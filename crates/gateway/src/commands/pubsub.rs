@@ -48,7 +48,7 @@ pub(crate) fn is_for_subscribers(command: &Command) -> bool {
     is_confirmed(command) || matches!(command.name, "ping" | "quit" | "reset")
 }
 
-/// What a client of RESP2 is told that says something else while it has subscriptions.
+/// The error to a client of RESP2 that sends another command while it has subscriptions.
 #[cold]
 pub(crate) fn not_for_subscribers(command: &Command) -> Error {
     Error::err(format!(

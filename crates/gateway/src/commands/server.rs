@@ -139,7 +139,7 @@ fn command_list(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(
 }
 
 /// The command that COMMAND GETKEYS asks about, with its arguments.
-fn asked_about<'c>(control: &Control<'c>) -> Result<(&'static Command, Arguments<'c>), Error> {
+fn inspected_command<'c>(control: &Control<'c>) -> Result<(&'static Command, Arguments<'c>), Error> {
     let inner = control.arguments().after(2);
     let name = inner.get(0).unwrap_or_default();
     if table::command(name).is_none() {
@@ -161,7 +161,7 @@ fn keys_of<'a>(command: &Command, arguments: Arguments<'a>) -> Result<Vec<&'a [u
 }
 
 fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let (command, arguments) = asked_about(control)?;
+    let (command, arguments) = inspected_command(control)?;
     let keys = keys_of(command, arguments)?;
     sink.array(keys.len());
     keys.iter().for_each(|key| sink.bulk(key));
@@ -169,7 +169,7 @@ fn command_get_keys(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Resu
 }
 
 fn command_get_keys_and_flags(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error> {
-    let (command, arguments) = asked_about(control)?;
+    let (command, arguments) = inspected_command(control)?;
     let keys = keys_of(command, arguments)?;
     let documents = Documents::read();
     let specifications: Vec<Vec<&str>> = documents.of(command.name).keys().map(|key| key.flags).collect();

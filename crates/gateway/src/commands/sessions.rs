@@ -38,7 +38,7 @@ static SESSION: &[Command] = &[
     Command::new("session|help", 2, LOADING | STALE, "anabranch 0.1.0", "Lists the subcommands", Local(describe::help)),
 ];
 
-/// What the keyspace is asked.
+/// Requests to the keyspace.
 ///
 /// # Errors
 /// The command is not well formed.

@@ -11,7 +11,7 @@ use datatypes::{Cell, Items, Value, key};
 use protocol::Step;
 use types::{Error, ErrorCode, Reply, ReplyBuf, ReplySink};
 
-/// SMOVE: both sets are asked for the member, then it is removed from one and added to the other.
+/// SMOVE: reads the member in both sets, then removes it from one and adds it to the other.
 #[derive(Debug)]
 struct Move {
     source: Box<[u8]>,
@@ -119,12 +119,12 @@ pub(super) fn store_difference<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     })
 }
 
-fn filtered(set: &PackedSet, is_kept: impl Fn(&[u8]) -> bool) -> PackedSet {
-    let mut kept = PackedSet::default();
-    for member in set.iter().filter(|member| is_kept(member)) {
-        kept.insert(&member);
+fn filtered(set: &PackedSet, belongs: impl Fn(&[u8]) -> bool) -> PackedSet {
+    let mut result = PackedSet::default();
+    for member in set.iter().filter(|member| belongs(member)) {
+        result.insert(&member);
     }
-    kept
+    result
 }
 
 /// A command that keeps under its first argument what `function` makes of the sets that the others name; nothing stays

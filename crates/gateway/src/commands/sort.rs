@@ -4,8 +4,8 @@
 //!   the collection --> the keys of BY, one for each element --> order, LIMIT --> the keys of GET --> STORE
 //! ```
 //!
-//! Each arrow is a turn, left out where there is nothing to ask. All turns are one transaction; the keys of a
-//! turn are asked for together.
+//! Each arrow is a turn, left out where there is nothing to ask. All turns are one transaction; the command requests
+//! the keys of a turn together.
 
 mod options;
 mod order;
@@ -50,7 +50,7 @@ struct Sort {
 /// An element, or what a key holds; nothing if the key is absent or of another type.
 type Found = Option<Vec<u8>>;
 
-/// What has been asked.
+/// The request in progress.
 #[derive(Debug)]
 enum Turn {
     /// The collection.

@@ -22,7 +22,7 @@ struct Match {
     len: usize,
 }
 
-/// What is asked.
+/// The options of the command.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     length: bool,
@@ -100,7 +100,7 @@ fn write_matches(matches: &[Match], length: usize, options: Options, reply: &mut
     reply.integer(length as i64);
 }
 
-/// The rows, one for each byte of the first string; only the last unless all are kept.
+/// The rows, one for each byte of the first string; only the last unless all are needed.
 struct Table {
     columns: usize,
     words: usize,

@@ -53,7 +53,7 @@ fn blind<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
                 Step::Flush => true,
                 Step::Count | Step::Keys | Step::Random | Step::Scan { .. } | Step::Losses(_) => false,
             };
-            // What only checks that a key is there (RENAME to the same name) is asked as it stands.
+            // What only checks that a key is there (RENAME to the same name) runs as it stands.
             if steps.iter().all(writes) {
                 *combine = Combine::Status;
                 steps.iter_mut().for_each(|step| {

@@ -104,7 +104,7 @@ fn signature(spec: &Spec, operation: &OperationSpec) -> String {
     text
 }
 
-/// What the host is asked to do.
+/// Requests to the host.
 ///
 /// # Errors
 /// The name is not well formed.

@@ -1,7 +1,8 @@
 //! The gateway reports writes to the readers of the keys, once the write has its reply.
 //!
-//! Whatever the answer is: a write that failed, or whose outcome nobody knows, is told as well, and so is a transaction that
-//! was given up, as what its own session has read in it was never there. To be told in vain costs a read.
+//! Whatever the answer is: the gateway announces a write that failed, or whose outcome nobody knows, as well, and a
+//! transaction that was given up, as what its own session has read in it was never there. A needless invalidation
+//! costs a read.
 
 use super::reads::Moment;
 use super::{Pushed, Touched};
@@ -15,7 +16,8 @@ use protocol::{Request, Step};
 use types::KeyspaceId;
 
 impl<H: Host> Engine<'_, H> {
-    /// A request is about to be sent: what it may change is told when it is done, if anybody reads with tracking.
+    /// A request is about to be sent: the gateway announces what it may change when it is done, if any client is
+    /// tracked.
     #[inline]
     pub(crate) fn touch(&mut self, keyspace: KeyspaceId, number: u64, request: &Request<'_>) {
         match self.host.is_tracked() {
@@ -56,7 +58,7 @@ fn touched(keyspace: KeyspaceId, request: &Request<'_>) -> Vec<Touched> {
 }
 
 impl Connection {
-    /// True if there may be something to tell, or to be told.
+    /// True if there may be something to announce, or to receive.
     #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         self.wrote_untracked
@@ -77,7 +79,7 @@ impl Connection {
         touched
     }
 
-    /// What it has written, or may have, and was told so while it waits for the rest of a pipeline.
+    /// What it has written, or may have, with a reply sent while it waits for the rest of a pipeline.
     fn take_answered(&mut self) -> Vec<Touched> {
         let Activity::Batch { next, .. } = self.activity else { return Vec::new() };
         let answered = self.touched.extract_if(.., |(number, _)| *number < next);
@@ -132,7 +134,7 @@ impl Gateway {
         }
     }
 
-    /// The reply to what a client had asked for that is gone has come. False if it is another one.
+    /// The reply to a request of a client that is gone has come. False if it is another one.
     pub(crate) fn tell_left(&mut self, number: u64, host: &mut dyn Host) -> bool {
         let Some(touched) = self.left.remove(&number) else { return false };
         self.mailbox.take(number);
@@ -150,8 +152,8 @@ impl Gateway {
         }
     }
 
-    /// Tells everybody what has changed. `own` is the connection that executes, `quiet` one that knows of the change and is
-    /// not told.
+    /// Tells everybody what has changed. `own` is the connection that executes, `quiet` one that knows of the change
+    /// and is not notified.
     pub(crate) fn spread_changes(
         &mut self,
         touched: Vec<Touched>,
@@ -205,7 +207,7 @@ impl Gateway {
     pub(crate) fn invalidate_all(&mut self, mut own: Option<&mut Connection>, host: &mut dyn Host) {
         self.changes += 1;
         // FLUSHALL empties one keyspace after the other.
-        if std::mem::replace(&mut self.told_all_in, self.turn) == self.turn && !self.table.has_keys() {
+        if std::mem::replace(&mut self.invalidated_all_in, self.turn) == self.turn && !self.table.has_keys() {
             return;
         }
         self.table.forget_all();
@@ -214,7 +216,7 @@ impl Gateway {
         }
     }
 
-    /// A key has changed: the gateway notifies its readers. Who is not told stays in the table.
+    /// A key has changed: the gateway notifies its readers. A reader that is not notified stays in the table.
     fn key_changed(
         &mut self,
         (keyspace, key): (KeyspaceId, &[u8]),
@@ -223,7 +225,7 @@ impl Gateway {
         host: &mut dyn Host,
     ) {
         for id in self.table.forget(keyspace, key, quiet) {
-            if self.is_told_of_reads(id, own.as_deref()) {
+            if self.follows_reads(id, own.as_deref()) {
                 self.invalidate(id, Pushed::Keys(vec![key.into()]), own.as_deref_mut(), host);
             }
         }
@@ -235,7 +237,7 @@ impl Gateway {
         }
     }
 
-    /// A key has expired, or there are too many: who has read it is told, whatever else it is told.
+    /// A key has expired, or there are too many: the gateway notifies every reader, also those that follow prefixes.
     pub(crate) fn key_gone(
         &mut self,
         (keyspace, key): (KeyspaceId, Box<[u8]>),
@@ -248,8 +250,8 @@ impl Gateway {
         }
     }
 
-    /// True if the connection is told of what it has read only.
-    fn is_told_of_reads(&self, id: ConnectionId, own: Option<&Connection>) -> bool {
+    /// True if the connection tracks only keys that it has read.
+    fn follows_reads(&self, id: ConnectionId, own: Option<&Connection>) -> bool {
         let connection = own.filter(|own| own.id == id).or_else(|| self.connection(id));
         let tracking = connection.and_then(|connection| connection.session.tracking.as_ref());
         tracking.is_some_and(|tracking| !tracking.broadcast)
@@ -283,7 +285,7 @@ impl Gateway {
 }
 
 impl Connection {
-    /// True if it is not told of what it changes itself.
+    /// True if it gets no invalidations of its own writes.
     fn is_quiet(&self) -> bool {
         self.session.tracking.as_ref().is_some_and(|tracking| tracking.no_loop)
     }

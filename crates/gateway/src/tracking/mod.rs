@@ -1,14 +1,15 @@
-//! Client-side caching: `CLIENT TRACKING`. A client that has read a key is told once that it has changed.
+//! Client-side caching: `CLIENT TRACKING`. A client that has read a key is notified once when it has changed.
 //!
 //! ```text
-//!   read  --> its keys enter the gateway's table --> the keyspace is asked
+//!   read  --> its keys enter the gateway's table --> a request to the keyspace
 //!   write --> answered --> its keys are touched --Host::tell--> every gateway --> the clients in its table
 //! ```
 //!
-//! A key enters the table before its value is read, and a change is told when its write has been answered: who was not in
-//! the table then reads what was written. What comes for a client whose read is under way is sent behind the reply, so that
-//! it never caches what it was told of before. [`changes`] collects what connections write, [`peers`] sees to it that
-//! nothing other processes tell is missed unnoticed, [`push`] sends.
+//! A key enters the table before its value is read, and the gateway announces a change when its write has been
+//! answered: a client that was not in the table then reads what was written. An invalidation for a client whose read
+//! is under way goes behind the reply, so that the client never caches a value after its invalidation. [`changes`]
+//! collects what connections write, [`peers`] sees to it that nothing other processes tell is missed unnoticed,
+//! [`push`] sends.
 
 pub(crate) mod changes;
 pub(crate) mod peers;
@@ -22,21 +23,21 @@ pub(crate) use table::Table;
 use std::collections::BTreeSet;
 use types::KeyspaceId;
 
-/// How many keys read in one transaction are remembered; with more, everything is told to have changed at its end.
+/// How many keys read in one transaction are remembered; with more, the gateway invalidates everything at its end.
 const MOST_INSIDE: usize = 10_000;
 
 /// How a client is tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracking {
-    /// The client that is told instead; 0 for itself.
+    /// The client that gets the invalidations instead; 0 for itself.
     pub(crate) redirect: u64,
-    /// It is told of all keys with its prefixes, whether it has read them or not.
+    /// It gets invalidations of all keys with its prefixes, whether it has read them or not.
     pub(crate) broadcast: bool,
     /// Keys are remembered only behind `CLIENT CACHING yes`.
     pub(crate) opt_in: bool,
     /// Keys are remembered unless behind `CLIENT CACHING no`.
     pub(crate) opt_out: bool,
-    /// It is not told of what it changes itself.
+    /// It gets no invalidations of its own writes.
     pub(crate) no_loop: bool,
     /// `CLIENT CACHING` was given, for the next command.
     pub(crate) caching: bool,

@@ -8,13 +8,15 @@
 //!                    <-- Tells {number} / Changed {number} --
 //! ```
 //!
-//! Who was asked tells for [`PROMISE`]; who was not leaves a number out when it begins again. A gap, or a process that has said
-//! nothing for [`SILENCE`], and everything tracked counts as changed: at once, and every [`BLIND_EVERY`] while the process is
-//! silent. So no client relies on what it has read for longer than `SILENCE` and the time of a message.
+//! A gateway announces changes for [`PROMISE`] after a request; one without a request leaves a number out when it
+//! begins again. A gap, or a process that has said nothing for [`SILENCE`], and everything tracked counts as changed:
+//! at once, and every [`BLIND_EVERY`] while the process is silent. So no client relies on what it has read for longer
+//! than `SILENCE` and the time of a message.
 //!
-//! In causal keyspaces a change carries what its process has seen, and is told when that is visible here (the module `due`).
-//! Where that takes longer than it waits there, the keyspace counts as changed every `BLIND_EVERY` until it is visible. After a
-//! gap the other process is asked to say that all has changed, with what it has seen by then.
+//! In causal keyspaces a change carries what its process has seen, and clients are notified when that is visible here
+//! (the module `due`). Where that takes longer than it waits there, the keyspace counts as changed every `BLIND_EVERY`
+//! until it is visible. After a gap this gateway asks the other process to announce that all has changed, with what it
+//! has seen by then.
 
 use super::Pushed;
 use crate::gateway::Gateway;
@@ -25,21 +27,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Instant, KeyspaceId, ProcessId, Reply, RequestId};
 
-/// How often a gateway with tracked clients asks to be told.
+/// How often a gateway with tracked clients asks for changes.
 const BEAT: Duration = Duration::from_millis(250);
 /// For how long a gateway reports after a request.
 const PROMISE: Duration = Duration::from_secs(3);
 /// A process that has said nothing for so long may tell nothing.
 const SILENCE: Duration = Duration::from_millis(1500);
-/// How often everything counts as changed where changes are not told.
+/// How often everything counts as changed where changes are not announced.
 const BLIND_EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    /// The number of the last change that was told other processes; 0 before the first.
+    /// The number of the last change announced to other processes; 0 before the first.
     number: u64,
-    /// Until when others are told.
+    /// Until when this gateway announces changes to others.
     promised_until: Instant,
     /// What each gateway of another process has said.
     heard: BTreeMap<(ProcessId, u16), Heard>,
@@ -48,7 +50,7 @@ pub(crate) struct Peers {
     next_beat: Instant,
     next_blind: Instant,
     /// Changes that wait for what their process has seen, by the number of that reply.
-    asked: BTreeMap<u64, Changes>,
+    pending_contexts: BTreeMap<u64, Changes>,
     /// Reported changes that may not be visible here, by sender.
     hidden: BTreeMap<(ProcessId, KeyspaceId), Hidden>,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Peers {
 struct Heard {
     number: u64,
     at: Instant,
-    /// Something was missed, and all that causal keyspaces show late is yet to be told to have changed.
+    /// Some news was missed, and all that causal keyspaces show late is yet to be invalidated.
     has_missed: bool,
 }
 
@@ -65,7 +67,7 @@ struct Heard {
 struct Hidden {
     context: SeenContext,
     /// The reply that tells whether it is visible.
-    asked: Option<u64>,
+    probe: Option<u64>,
 }
 
 impl Gateway {
@@ -82,7 +84,7 @@ impl Gateway {
         let id = RequestId(self.next_request);
         let request = Request::Context { session, ask: ContextRequest::Token };
         host.submit(changes.keyspace, &mut vec![(id, request)], &mut self.mailbox);
-        self.peers.asked.insert(id.0, changes.clone());
+        self.peers.pending_contexts.insert(id.0, changes.clone());
         if self.mailbox.has(id.0) {
             self.hear_context(id.0, host);
         }
@@ -94,9 +96,9 @@ impl Gateway {
         host.tell(Audience::Elsewhere, News::Changed { worker, number, changes });
     }
 
-    /// What was asked for a change or of one has come. False if it is another reply.
+    /// The context for a change has come, or the probe of one. False if it is another reply.
     pub(crate) fn hear_context(&mut self, number: u64, host: &mut dyn Host) -> bool {
-        if let Some(mut changes) = self.peers.asked.remove(&number) {
+        if let Some(mut changes) = self.peers.pending_contexts.remove(&number) {
             let reply = self.mailbox.take(number).unwrap_or_default();
             let keyspace = changes.keyspace;
             match reply.first() {
@@ -115,13 +117,13 @@ impl Gateway {
             self.tell_numbered(changes, host);
             return true;
         }
-        let its = |(_, hidden): &(&(ProcessId, KeyspaceId), &Hidden)| hidden.asked == Some(number);
+        let its = |(_, hidden): &(&(ProcessId, KeyspaceId), &Hidden)| hidden.probe == Some(number);
         let Some(place) = self.peers.hidden.iter().find(its).map(|(place, _)| *place) else { return false };
         let is_visible = self.mailbox.take(number).is_some_and(|reply| reply.as_error().is_none());
         if is_visible {
             self.peers.hidden.remove(&place);
         } else if let Some(hidden) = self.peers.hidden.get_mut(&place) {
-            hidden.asked = None;
+            hidden.probe = None;
         }
         self.lose_track(host);
         true
@@ -153,7 +155,7 @@ impl Gateway {
         }
     }
 
-    /// Another gateway has told `before` changes when it said this, and `after` with it.
+    /// Another gateway had announced `before` changes when it sent this, and `after` with it.
     fn hear_number(
         &mut self,
         from: ProcessId,
@@ -173,7 +175,8 @@ impl Gateway {
         }
     }
 
-    /// A process has tracked clients: it is told of changes from now on, and of all if it has missed some.
+    /// A process has tracked clients: this gateway announces changes to it from now on, and that all has changed if it
+    /// has missed some.
     pub(crate) fn hear_tracks(&mut self, from: ProcessId, missed: &[ProcessId], host: &mut dyn Host) {
         let now = host.now();
         if now.instant > self.peers.promised_until {
@@ -213,7 +216,7 @@ impl Gateway {
     /// What a change's process had seen was not visible here for as long as it waits.
     pub(crate) fn note_hidden(&mut self, from: ProcessId, context: SeenContext) {
         let place = (from, context.keyspace);
-        self.peers.hidden.insert(place, Hidden { context, asked: None });
+        self.peers.hidden.insert(place, Hidden { context, probe: None });
     }
 
     /// What a process had seen of a keyspace is visible here.
@@ -221,7 +224,7 @@ impl Gateway {
         self.peers.hidden.remove(&(from, keyspace));
     }
 
-    /// Something may have changed of which nothing was told.
+    /// Keys may have changed without an announcement.
     fn lose_track(&mut self, host: &mut dyn Host) {
         if self.table.relies_on_news() {
             self.invalidate_all(None, host);
@@ -281,13 +284,13 @@ impl Gateway {
     fn look_for_hidden(&mut self, host: &mut dyn Host) {
         let session = self.own_session(host);
         let mut answered = Vec::new();
-        for hidden in self.peers.hidden.values_mut().filter(|hidden| hidden.asked.is_none()) {
+        for hidden in self.peers.hidden.values_mut().filter(|hidden| hidden.probe.is_none()) {
             self.next_request += 1;
             let id = RequestId(self.next_request);
             let ask = ContextRequest::Restore { token: &hidden.context.token, timeout: BLIND_EVERY };
             let mut requests = vec![(id, Request::Context { session, ask })];
             host.submit(hidden.context.keyspace, &mut requests, &mut self.mailbox);
-            hidden.asked = Some(id.0);
+            hidden.probe = Some(id.0);
             if self.mailbox.has(id.0) {
                 answered.push(id.0);
             }
@@ -299,16 +302,16 @@ impl Gateway {
 
     /// A keyspace is gone, and with it who would answer.
     pub(crate) fn forget_tracked(&mut self, keyspace: KeyspaceId, host: &mut dyn Host) {
-        self.asked_deadlines.retain(|_, (its, _)| *its != keyspace);
+        self.pending_deadlines.retain(|_, (its, _)| *its != keyspace);
         self.left.values_mut().for_each(|touched| touched.retain(|one| one.keyspace() != keyspace));
         self.left.retain(|_, touched| !touched.is_empty());
-        self.peers.asked.retain(|_, changes| changes.keyspace != keyspace);
+        self.peers.pending_contexts.retain(|_, changes| changes.keyspace != keyspace);
         self.peers.hidden.retain(|(_, its), _| *its != keyspace);
         let changes = Changes { keyspace, keys: Vec::new(), all: true, context: None };
         self.apply_changes(&changes, None, None, host);
     }
 
-    /// Another gateway of the process has told what a client of this one is to be sent for a client of its own.
+    /// Another gateway of the process redirects the invalidations of its own client to a client of this one.
     pub(crate) fn hear_redirected(
         &mut self,
         client: u64,

@@ -10,7 +10,7 @@ use types::ReplySink;
 /// The channel whose subscriber a redirected client is, in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// How many messages wait for a client whose command is under way; with more, it is told that everything has changed.
+/// How many messages wait for a client whose command is under way; with more, one message invalidates everything.
 const MOST_WAITING: usize = 10_000;
 
 /// What has changed.
@@ -55,7 +55,7 @@ impl Pushed {
 }
 
 impl Connection {
-    /// It is to be told this: of everything, if there is too much.
+    /// Queues an invalidation for it: of everything, if there are too many.
     pub(super) fn note_invalid(&mut self, pushed: Pushed) {
         if self.invalid.len() >= MOST_WAITING {
             self.invalid.clear();
@@ -67,7 +67,7 @@ impl Connection {
 
 impl Gateway {
     /// Tells a connection what has changed: behind the reply if a command of it is under way. `own` is the connection that
-    /// executes, which is told when it has.
+    /// executes, which gets them when it has.
     pub(crate) fn invalidate(
         &mut self,
         id: ConnectionId,
@@ -87,7 +87,7 @@ impl Gateway {
         self.restore(connection);
     }
 
-    /// Sends what a connection is to be told, unless the reply to a read may come behind it.
+    /// Sends the invalidations of a connection, unless the reply to a read may come behind it.
     pub(crate) fn send_invalid(&mut self, connection: &mut Connection, host: &mut dyn Host) {
         let waits = match connection.activity {
             Activity::Idle | Activity::Held { .. } | Activity::Blocked(_) => false,
@@ -99,7 +99,7 @@ impl Gateway {
         for pushed in std::mem::take(&mut connection.invalid) {
             let Some(tracking) = &connection.session.tracking else { return };
             match tracking.redirect {
-                // In RESP2 only who has asked for it is sent messages.
+                // In RESP2 invalidations need a redirection.
                 0 if connection.session.version == ProtocolVersion::Resp2 => {}
                 0 => self.push_invalid(connection, &pushed, host),
                 target => self.redirect(connection, target, pushed, host),
@@ -174,7 +174,7 @@ impl Gateway {
         true
     }
 
-    /// Another gateway's client redirects what it is told to one that may be of this gateway.
+    /// Another gateway's client redirects its invalidations to a client that may be of this gateway.
     pub(crate) fn hear_invalidated(&mut self, client: u64, pushed: &Pushed, host: &mut dyn Host) {
         self.hand_over(client, pushed, host);
     }

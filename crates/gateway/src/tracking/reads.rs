@@ -1,7 +1,7 @@
 //! What tracked clients read enters the table, before it is read; so does when it expires.
 //!
-//! A deadline is no write that anybody would tell of. So a key that enters the table is asked for its deadline, in its
-//! session, before the command that reads it: what comes to be later, a write tells.
+//! No write announces that a deadline passes. So the gateway reads the deadline of a key that enters the table, in the
+//! client's session, before the command that reads the key: a write announces every later deadline.
 
 use super::Pushed;
 use crate::engine::Engine;
@@ -15,21 +15,21 @@ use datatypes::{Operation, dict};
 use protocol::{KeyedOperation, Now, Request};
 use types::{Instant, KeyspaceId, Reply, ReplyBuf, RequestId, SessionId};
 
-/// How long after a deadline it is told, in milliseconds: who reads then must find the key gone, and workers take the time
-/// once a turn.
+/// How long after a deadline the key is invalidated, in milliseconds: a client that reads then must find the key gone,
+/// and workers take the time once a turn.
 const CLOCKS_APART_MS: u64 = 5;
 
 /// When in a command keys enter the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Before anything of it was asked.
+    /// Before its first request.
     Before,
     /// Within a transaction, which may see what was before it began; and how many changes this gateway had heard of then.
     Within(u64),
 }
 
 impl<H: Host> Engine<'_, H> {
-    /// A command is about to be asked for: remembers the keys that it reads, if the client is tracked.
+    /// A command is about to be submitted: remembers the keys that it reads, if the client is tracked.
     #[inline]
     pub(crate) fn remember(&mut self, call: &Call<'_>, moment: Moment) {
         if self.connection.session.tracking.is_some() {
@@ -96,18 +96,18 @@ impl Gateway {
             Moment::Within(_) => self.own_session(host),
         };
         let hash = self.config.hash_seed.hash(key);
-        let asked = [
+        let deadline_reads = [
             Operation::Key(key::Operation::Deadline(TimeFormat::MillisAt)),
             Operation::Dict(dict::Operation::FirstDeadline),
         ];
-        for operation in asked {
+        for operation in deadline_reads {
             let operation = KeyedOperation { key, hash, operation, blind: false };
             self.next_request += 1;
             let id = RequestId(self.next_request);
             host.submit(keyspace, &mut vec![(id, Request::One { session, operation })], &mut self.mailbox);
             match self.mailbox.take(id.0) {
                 Some(reply) => self.set_deadline(keyspace, key, &reply, host.now()),
-                None => drop(self.asked_deadlines.insert(id.0, (keyspace, key.into()))),
+                None => drop(self.pending_deadlines.insert(id.0, (keyspace, key.into()))),
             }
         }
     }
@@ -124,9 +124,9 @@ impl Gateway {
         }
     }
 
-    /// A deadline has come that was asked for. False if it is another reply.
+    /// A requested deadline has come. False if it is another reply.
     pub(crate) fn hear_deadline(&mut self, number: u64, host: &mut dyn Host) -> bool {
-        let Some((keyspace, key)) = self.asked_deadlines.remove(&number) else { return false };
+        let Some((keyspace, key)) = self.pending_deadlines.remove(&number) else { return false };
         if let Some(reply) = self.mailbox.take(number) {
             if reply.as_error().is_some_and(|error| error.code != types::ErrorCode::WrongType) {
                 // Nobody knows when it expires.

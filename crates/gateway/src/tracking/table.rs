@@ -1,4 +1,4 @@
-//! Which clients of a gateway have read which keys, and which are told of all keys with a prefix.
+//! Which clients of a gateway have read which keys, and which follow all keys with a prefix.
 
 use super::TrackingFigures;
 use crate::gateway::ConnectionId;
@@ -35,7 +35,7 @@ struct Entry {
 }
 
 impl Table {
-    /// A connection is tracked from now on, and with these prefixes if it is told of all keys.
+    /// A connection is tracked from now on, and with these prefixes if it follows all keys.
     pub(crate) fn begin(&mut self, id: ConnectionId, prefixes: Option<BTreeSet<Box<[u8]>>>) {
         self.clients.insert(id);
         match prefixes {
@@ -63,7 +63,7 @@ impl Table {
         self.clients.iter().copied().collect()
     }
 
-    /// True if some client would rely on being told.
+    /// True if some client relies on notifications.
     pub(crate) fn relies_on_news(&self) -> bool {
         !self.keys.is_empty() || !self.broadcast.is_empty()
     }
@@ -114,8 +114,8 @@ impl Table {
         {
             entry.clients.remove(position);
             self.items += 1;
-            let kept = Entry { clients: vec![id], deadline: entry.deadline };
-            self.keys.insert(place, kept);
+            let remaining = Entry { clients: vec![id], deadline: entry.deadline };
+            self.keys.insert(place, remaining);
         } else if let Some(deadline) = entry.deadline {
             self.deadlines.remove(&(deadline, place));
         }
@@ -134,7 +134,8 @@ impl Table {
         let place = (keyspace, key.into());
         let Some(entry) = self.keys.get_mut(&place) else { return };
         if let Some(before) = entry.deadline.replace(at_millis) {
-            // The sooner counts: the later one may have been set after the value was read, and whoever did that told.
+            // The sooner counts: the later one may have been set after the value was read, and that write was
+            // announced.
             let sooner = before.min(at_millis);
             entry.deadline = Some(sooner);
             self.deadlines.remove(&(before, place.clone()));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_read_is_told_once() {
+    fn readers_are_notified_once() {
         let mut table = Table::default();
         assert!(table.remember(HERE, b"k", client(2)));
         assert!(!table.remember(HERE, b"k", client(1)));
@@ -241,8 +242,8 @@ mod tests {
             table.end(client(number));
             assert!(table.figures().items <= 16, "after {number}");
         }
-        let told = table.forget(HERE, b"a", None);
-        assert!(told.contains(&client(0)) && told.contains(&client(999)), "{told:?}");
+        let readers = table.forget(HERE, b"a", None);
+        assert!(readers.contains(&client(0)) && readers.contains(&client(999)), "{readers:?}");
         assert_eq!(table.figures().items, 0);
     }
 

@@ -159,18 +159,18 @@ fn a_process_that_keeps_a_turn_is_forgotten_as_far_as_it_is_silent() {
 }
 
 #[test]
-fn others_are_told_now_and_then_and_believed_for_a_while() {
+fn others_are_notified_now_and_then_and_believed_for_a_while() {
     let mut waiters = Waiters::new(OWN);
     assert!(waiters.must_tell(&place("k"), at(0)) && waiters.must_tell(&place("l"), at(0)));
     assert!(!waiters.must_tell(&place("k"), at(1499)) && waiters.must_tell(&place("k"), at(1500)));
-    assert_eq!(waiters.told.len(), 2);
+    assert_eq!(waiters.announced.len(), 2);
     waiters.note_elsewhere(&place("k"), at(0));
     assert!(waiters.is_sought(&place("k")) && !waiters.has_line(&place("k")) && waiters.is_concerned());
     waiters.tick(at(9999));
     assert!(waiters.is_concerned());
     waiters.tick(at(10_000));
     assert!(!waiters.is_concerned());
-    assert!(waiters.told.is_empty() && waiters.deadline().is_none(), "what was told is forgotten, too");
+    assert!(waiters.announced.is_empty() && waiters.deadline().is_none(), "what was told is forgotten, too");
 }
 
 #[test]

@@ -42,16 +42,17 @@ fn a_script_gives_up_in_the_end_and_says_so() {
     assert!(output[0].ends_with("(given up after 3 attempts)"), "{output:?}");
 }
 
-/// What a script read may be what no serial order shows: it is validated before the client is told (Corrections 79).
+/// What a script read may be what no serial order shows: the gateway validates it before it sends the error
+/// (Corrections 79).
 #[test]
-fn an_error_of_what_was_read_too_early_is_not_told() {
+fn an_error_after_stale_reads_is_not_sent() {
     let source = "local a = redis.call('GET', KEYS[1]) local b = redis.call('GET', KEYS[1])
                   if a ~= b then error('impossible') end return a";
     let script = eval("EVAL", source, "1 n");
     let (output, harness) = interrupted(Harness::new(Config::default()), &script, 1);
     assert_eq!(output, ["\"2\""]);
     assert_eq!((count(&harness, "Begin"), count(&harness, "Abort")), (2, 0));
-    // One that remains is told, when the reads have been found right.
+    // An error that remains is sent, once validation finds the reads current.
     let script = eval("EVAL", "redis.call('GET', KEYS[1]) error('so it is')", "1 n");
     let (output, harness) = interrupted(Harness::new(Config::default()), &script, 0);
     assert!(output[0].starts_with("-ERR user_script:1: so it is"), "{output:?}");

@@ -241,7 +241,7 @@ fn replies_that_tell_of_the_session_only_are_known() {
 }
 
 #[test]
-fn whoever_waits_for_a_keyspace_that_is_gone_is_told_and_goes_on() {
+fn a_client_that_waits_for_a_dropped_keyspace_gets_an_error_and_goes_on() {
     let mut harness = slow();
     let gone = types::Error::err("gone");
     assert_eq!(render(&harness.send("a", b"SET k 1\r\nGET k\r\nMGET k l\r\nPING\r\n")), [""; 0]);

@@ -9,7 +9,7 @@ fn harness() -> Harness {
     Harness::new(Config::default())
 }
 
-fn told(harness: &mut Harness, client: &str, commands: &str) -> Vec<String> {
+fn replies_to(harness: &mut Harness, client: &str, commands: &str) -> Vec<String> {
     render(&harness.ask(client, commands.as_bytes()))
 }
 
@@ -25,24 +25,24 @@ fn heard(payload: &str) -> String {
 }
 
 #[test]
-fn other_gateways_are_told_of_what_they_may_have_subscribers_of() {
+fn other_gateways_get_messages_that_they_may_have_subscribers_of() {
     let mut harness = harness();
-    told(&mut harness, "a", "SUBSCRIBE c\r\n");
-    assert_eq!(told(&mut harness, "b", "PUBLISH c 1\r\n"), [":1"]);
+    replies_to(&mut harness, "a", "SUBSCRIBE c\r\n");
+    assert_eq!(replies_to(&mut harness, "b", "PUBLISH c 1\r\n"), [":1"]);
     // No other gateway of this process has subscribers; other processes may.
-    assert_eq!(harness.host.told, [(Audience::Elsewhere, news("c", "1", None))]);
+    assert_eq!(harness.host.sent_news, [(Audience::Elsewhere, news("c", "1", None))]);
     assert_eq!(harness.send("a", b""), b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n1\r\n");
 }
 
 #[test]
 fn what_is_heard_reaches_subscribers_until_they_unsubscribe() {
     let mut harness = harness();
-    told(&mut harness, "a", "SUBSCRIBE c d\r\nPSUBSCRIBE c*\r\n");
+    replies_to(&mut harness, "a", "SUBSCRIBE c d\r\nPSUBSCRIBE c*\r\n");
     harness.hear(7, &news("c", "1", None));
     harness.hear(7, &news("e", "2", None));
     let both = [heard("1"), "[\"pmessage\", \"c*\", \"c\", \"1\"]".to_owned()];
     assert_eq!(render(&harness.send("a", b"")), both);
-    told(&mut harness, "a", "UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\n");
+    replies_to(&mut harness, "a", "UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\n");
     harness.hear(7, &news("c", "3", None));
     assert_eq!(render(&harness.send("a", b"")), [""; 0]);
     assert_eq!(harness.host.interest.counts(), [0; 3]);
@@ -55,7 +55,7 @@ fn a_subscriber_that_does_not_read_is_disconnected() {
     harness.host.output_limit = limit;
     let payload = "x".repeat(300);
     for name in ["a", "b"] {
-        told(&mut harness, name, "SUBSCRIBE c\r\n");
+        replies_to(&mut harness, name, "SUBSCRIBE c\r\n");
     }
     let (slow, quick) = (harness.connection("a"), harness.connection("b"));
     // Nobody takes what `a` is sent.
@@ -76,8 +76,8 @@ fn a_subscriber_that_lags_for_long_is_disconnected() {
     let mut harness = harness();
     let limit = OutputLimit { hard: 0, soft: 500, soft_for: Duration::from_secs(2) };
     harness.host.output_limit = limit;
-    told(&mut harness, "a", "SUBSCRIBE c\r\n");
-    told(&mut harness, "b", "SUBSCRIBE c\r\n");
+    replies_to(&mut harness, "a", "SUBSCRIBE c\r\n");
+    replies_to(&mut harness, "b", "SUBSCRIBE c\r\n");
     let (slow, better) = (harness.connection("a"), harness.connection("b"));
     harness.hear(7, &news("c", &"x".repeat(600), None));
     harness.host.now_millis += 1900;
@@ -98,31 +98,31 @@ fn a_subscriber_that_lags_for_long_is_disconnected() {
 #[test]
 fn a_closed_subscriber_is_no_receiver() {
     let mut harness = harness();
-    told(&mut harness, "a", "SUBSCRIBE c\r\nPSUBSCRIBE c*\r\nSSUBSCRIBE c\r\n");
+    replies_to(&mut harness, "a", "SUBSCRIBE c\r\nPSUBSCRIBE c*\r\nSSUBSCRIBE c\r\n");
     assert_eq!(harness.host.interest.counts(), [1; 3]);
     let connection = harness.connection("a");
     harness.gateway.close(connection, &mut harness.host);
     assert_eq!(harness.host.interest.counts(), [0; 3]);
-    assert_eq!(told(&mut harness, "b", "PUBLISH c 1\r\nSPUBLISH c 1\r\n"), [":0", ":0"]);
+    assert_eq!(replies_to(&mut harness, "b", "PUBLISH c 1\r\nSPUBLISH c 1\r\n"), [":0", ":0"]);
 }
 
 #[test]
 fn a_message_carries_what_its_publisher_had_seen() {
     let mut harness = harness();
     harness.host.contexts = Some(0);
-    assert_eq!(told(&mut harness, "b", "PUBLISH c 1\r\nPUBLISH c 2\r\nGET k\r\n"), [":0", ":0", "nil"]);
-    let sent: Vec<_> = harness.host.told.drain(..).map(|(_, news)| news).collect();
+    assert_eq!(replies_to(&mut harness, "b", "PUBLISH c 1\r\nPUBLISH c 2\r\nGET k\r\n"), [":0", ":0", "nil"]);
+    let sent: Vec<_> = harness.host.sent_news.drain(..).map(|(_, news)| news).collect();
     assert_eq!(sent, [news("c", "1", Some("0")), news("c", "2", Some("1"))]);
     // Messages of one transaction have one.
-    told(&mut harness, "b", "MULTI\r\nPUBLISH c 3\r\nPUBLISH c 4\r\nEXEC\r\n");
-    let sent: Vec<_> = harness.host.told.drain(..).map(|(_, news)| news).collect();
+    replies_to(&mut harness, "b", "MULTI\r\nPUBLISH c 3\r\nPUBLISH c 4\r\nEXEC\r\n");
+    let sent: Vec<_> = harness.host.sent_news.drain(..).map(|(_, news)| news).collect();
     assert_eq!(sent, [news("c", "3", Some("2")), news("c", "4", Some("2"))]);
     // A token that comes later holds its publisher up.
     let mut plain = Harness::new(Config::default());
     plain.host.contexts = Some(0);
     plain.host.held = Some(Vec::new());
-    assert_eq!(told(&mut plain, "b", "PUBLISH c 1\r\nPUBLISH c 2\r\n"), [":0", ":0"]);
-    let sent: Vec<_> = plain.host.told.drain(..).map(|(_, news)| news).collect();
+    assert_eq!(replies_to(&mut plain, "b", "PUBLISH c 1\r\nPUBLISH c 2\r\n"), [":0", ":0"]);
+    let sent: Vec<_> = plain.host.sent_news.drain(..).map(|(_, news)| news).collect();
     assert_eq!(sent, [news("c", "1", Some("0")), news("c", "2", Some("1"))]);
 }
 
@@ -130,7 +130,7 @@ fn a_message_carries_what_its_publisher_had_seen() {
 fn a_message_waits_for_what_its_publisher_had_seen() {
     let mut harness = harness();
     harness.host.contexts = Some(0);
-    told(&mut harness, "a", "SUBSCRIBE c\r\n");
+    replies_to(&mut harness, "a", "SUBSCRIBE c\r\n");
     harness.host.held = Some(Vec::new());
     harness.hear(7, &news("c", "1", Some("x")));
     harness.hear(7, &news("c", "2", None));
@@ -148,7 +148,7 @@ fn a_message_waits_for_what_its_publisher_had_seen() {
 fn a_message_waits_for_a_second_at_most() {
     let mut harness = harness();
     harness.host.contexts = Some(0);
-    told(&mut harness, "a", "SUBSCRIBE c\r\n");
+    replies_to(&mut harness, "a", "SUBSCRIBE c\r\n");
     harness.host.held = Some(Vec::new());
     harness.hear(7, &news("c", "1", Some("x")));
     harness.host.now_millis += 600;
@@ -185,7 +185,7 @@ fn messages_never_split_replies() {
         if seed % 2 == 0 {
             harness.host.held = Some(Vec::new());
         }
-        told(&mut harness, "a", "HELLO 3\r\nSUBSCRIBE c\r\nRPUSH l 1 2 3\r\n");
+        replies_to(&mut harness, "a", "HELLO 3\r\nSUBSCRIBE c\r\nRPUSH l 1 2 3\r\n");
         let (mut received, mut expected, mut published) = (Vec::new(), Vec::new(), 0);
         for _ in 0..40 {
             match random.usize(..4) {

@@ -129,7 +129,7 @@ fn blind_operations_are_marked_and_join_the_batch() {
 }
 
 #[test]
-fn what_an_open_transaction_is_sent_together_is_asked_for_together() {
+fn commands_sent_together_in_an_open_transaction_are_submitted_together() {
     let mut harness = harness();
     let sent = b"TXN BEGIN\r\nSET k 1\r\nGET k\r\nINCR k\r\nMGET k l\r\nGET k\r\nTXN COMMIT\r\nGET k\r\n";
     let output = render(&harness.send("a", sent));
@@ -140,7 +140,7 @@ fn what_an_open_transaction_is_sent_together_is_asked_for_together() {
 }
 
 #[test]
-fn replies_to_commands_that_were_asked_for_together_are_apart() {
+fn replies_to_commands_submitted_together_are_separate() {
     let mut harness = harness();
     harness.send("a", b"SET k word\r\n");
     let output = harness.send("a", b"TXN BEGIN\r\nINCR k\r\nGET k\r\nSMEMBERS s\r\nTXN COMMIT\r\n");

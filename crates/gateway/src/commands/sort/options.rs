@@ -1,4 +1,4 @@
-//! What SORT is asked for.
+//! The options of SORT.
 
 use crate::plan::Call;
 use datatypes::{Operation, dict, register};

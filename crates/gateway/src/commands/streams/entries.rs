@@ -7,7 +7,7 @@ use datatypes::Operation::Stream;
 use datatypes::stream::{NewId, Operation, StreamId, Trim};
 use types::Error;
 
-/// How many entries a trimming that need not be exact removes, unless it is told: 100 chunks of 100.
+/// How many entries a trimming that need not be exact removes, by default: 100 chunks of 100.
 const MOST_TRIMMED: u64 = 10_000;
 
 /// What stands before the id of XADD, or behind the key of XTRIM.

@@ -112,7 +112,7 @@ impl Read {
         source
     }
 
-    /// The streams whose last id is to be asked for.
+    /// The streams whose last id the command must read.
     fn unresolved(&self) -> impl Iterator<Item = usize> + use<'_> {
         let starts = self.keys.iter().enumerate().filter(|_| self.waits);
         starts.filter(|(_, (_, start))| *start == Start::Last).map(|(index, _)| index)

@@ -1,4 +1,4 @@
-//! Hosts around keyspaces of reference: one answers at once, the other when it is told to, in any order.
+//! Hosts around keyspaces of reference: one answers at once, the other when the test says so, in any order.
 
 use crate::support::memory::Memory;
 use anabranch_gateway::{
@@ -41,18 +41,18 @@ pub struct TestHost {
     pub pause: Pause,
     /// Clients that wait.
     pub waiters: RefCell<Waiters>,
-    /// What was told to other gateways.
-    pub told: Vec<(Audience, News)>,
+    /// The news sent to other gateways.
+    pub sent_news: Vec<(Audience, News)>,
     pub interest: Interest,
     /// Sessions of keyspaces have contexts: the next token.
     pub contexts: Option<u64>,
     pub output_limit: OutputLimit,
     pub notifications: Notifications,
-    /// The process was asked to end, saving or not.
+    /// A request to end the process, saving or not.
     pub shut_down: Option<bool>,
     /// The processes of its cluster, if it belongs to one.
     pub cluster: Option<ClusterMap>,
-    /// What clients have told of themselves: their names.
+    /// How clients have described themselves: their names.
     pub noted: RefCell<Vec<String>>,
     /// How many of its clients watch.
     pub monitors: usize,
@@ -85,7 +85,7 @@ impl TestHost {
             incidents: RefCell::default(),
             pause: Pause::default(),
             waiters: RefCell::new(Waiters::new(ProcessId(0))),
-            told: Vec::new(),
+            sent_news: Vec::new(),
             interest: Interest::default(),
             contexts: None,
             output_limit: OutputLimit::default(),
@@ -447,7 +447,7 @@ impl Host for TestHost {
     }
 
     fn tell(&mut self, whom: Audience, news: News) {
-        self.told.push((whom, news));
+        self.sent_news.push((whom, news));
     }
 
     fn interest(&self, look: &mut dyn FnMut(&Interest)) {

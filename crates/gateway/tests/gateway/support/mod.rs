@@ -67,7 +67,7 @@ impl Harness {
         self.host.held.as_ref().is_none_or(Vec::is_empty) && !self.gateway.is_busy()
     }
 
-    /// What clients are answered in the end without having asked for more, by their names; what is held back is released.
+    /// What clients are answered in the end without another request, by their names; what is held back is released.
     pub fn answered(&mut self) -> Vec<(String, Vec<u8>)> {
         self.settle();
         while !self.is_at_rest() {
