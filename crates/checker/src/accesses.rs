@@ -45,7 +45,7 @@ impl Unit<'_, '_> {
         self.decoded.transaction.outcome == Outcome::Committed
     }
 
-    /// When it was answered, if its outcome was told.
+    /// When it was answered, if its client knows the outcome.
     pub fn answered(&self) -> Option<u64> {
         self.decoded.transaction.responded.filter(|_| self.is_certain())
     }
@@ -85,7 +85,7 @@ pub(crate) struct Accesses<'d, 'h> {
     pub broken: Vec<Broken>,
 }
 
-/// Decodes all transactions that were asked for; `None` if a binary form is malformed.
+/// Decodes all requested transactions; `None` if a binary form is malformed.
 pub(crate) fn decode(history: &[Transaction]) -> Option<Vec<Decoded<'_>>> {
     history.iter().map(Decoded::new).collect()
 }
@@ -157,8 +157,8 @@ impl<'d, 'h> Reading<'d, 'h> {
         {
             let key = self.key(step.key);
             // A transaction of unknown outcome need not be explained, but tells what it read if it took effect.
-            let untold = unknown && step.operation.is_read() && !seen.blind;
-            let observed = if untold { seen.reply.as_deref() } else { step.observed };
+            let without_reply = unknown && step.operation.is_read() && !seen.blind;
+            let observed = if without_reply { seen.reply.as_deref() } else { step.observed };
             let step = DecodedStep { key: step.key, operation: step.operation.clone(), observed };
             for touch in touches(&step, self.merged) {
                 match &touch {
@@ -495,8 +495,8 @@ impl<'d, 'h> Reading<'d, 'h> {
         for key in &mut self.keys {
             key.next = key.next.iter().filter_map(|(from, to)| Some((moved(*from), places[*to]?))).collect();
         }
-        let kept = self.units.into_iter().zip(&counts).filter(|(_, counts)| **counts);
-        let mut units: Vec<Unit<'d, 'h>> = kept.map(|(unit, _)| unit).collect();
+        let counted = self.units.into_iter().zip(&counts).filter(|(_, counts)| **counts);
+        let mut units: Vec<Unit<'d, 'h>> = counted.map(|(unit, _)| unit).collect();
         for (index, unit) in units.iter_mut().enumerate() {
             unit.reads.iter_mut().for_each(|(_, source)| *source = moved(*source));
             for key in &unit.writes {

@@ -8,10 +8,10 @@
 //!
 //! A merge has several parents. What two of them changed independently of each other, to different ends, the merge must
 //! write itself (Corrections 55); of anything else the one that knows most changes has the value, and a merge that no
-//! client asked for leaves it. What such a merge writes must be what the types' rules make of its parents' values over
+//! client requested leaves it. What such a merge writes must be what the types' rules make of its parents' values over
 //! their fork points, for plain types ([`values`]). A merge may say for each step which parent it read.
 //!
-//! The contents of a state are kept while somebody has still to read them, and copied at forks only.
+//! The check holds the contents of a state while some transaction has still to read them, and copied at forks only.
 
 use crate::history::{ROOT, Transaction};
 use crate::invocations::{Decoded, decode_all};

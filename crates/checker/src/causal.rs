@@ -10,8 +10,9 @@
 //! memory grows with the square of the history.
 //!
 //! Where sessions share a causal thread (Corrections 72), a transaction claims what it saw of the thread beyond its snapshot, as
-//! no order of overlapping requests tells it. Who was asked after another one of the thread was answered must see what that
-//! one saw and wrote: sessions read one another's answered writes at once, and the thread's sets only grow.
+//! no order of overlapping requests tells it. A transaction invoked after another one of the thread was answered must
+//! see what that one saw and wrote: sessions read one another's answered writes at once, and the thread's sets only
+//! grow.
 //!
 //! Where a transaction claims what it saw of keys one by one (COPS), its set is the least that holds that, what its session had seen
 //! before, and what all of that had seen: what is shown too soon, or not together, shows in replies that do not follow from the set.
@@ -115,7 +116,7 @@ struct Visible<'d, 'h> {
     /// The positions among these of what was given up.
     lost: Vec<usize>,
     /// The sessions that got an error since their writes were given up, and the times of these requests.
-    told: Vec<(u64, u64)>,
+    loss_reports: Vec<(u64, u64)>,
     /// For each of `all` that has a snapshot: the writers it saw.
     seen: Vec<Option<BitSet>>,
     /// For each of `all`: its position among the writers.
@@ -128,8 +129,9 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let decoded = decode_all(history, findings);
     let mut visible = Visible::new(&decoded, findings);
     // Most of these had no effect.
-    let told = history.iter().filter(|transaction| transaction.loss_reported);
-    visible.told = told.map(|transaction| (transaction.session, transaction.invoked)).collect();
+    let loss_reports = history.iter().filter(|transaction| transaction.loss_reported);
+    visible.loss_reports =
+        loss_reports.map(|transaction| (transaction.session, transaction.invoked)).collect();
     visible.check_places(findings);
     visible.check_stable_time(findings);
     visible.check_closure(findings);
@@ -152,8 +154,8 @@ impl<'d, 'h> Visible<'d, 'h> {
             let keys: BTreeSet<&[u8]> = all[*at].effects.iter().map(|(key, _)| *key).collect();
             keys.into_iter().for_each(|key| of_key.entry(key).or_default().push(position));
         }
-        let (told, seen) = (Vec::new(), Vec::new());
-        let mut visible = Visible { all, writers, lost, told, seen, rank, of_key };
+        let (loss_reports, seen) = (Vec::new(), Vec::new());
+        let mut visible = Visible { all, writers, lost, loss_reports, seen, rank, of_key };
         let own = visible.own_earlier();
         visible.seen = (0..all.len()).map(|at| visible.seen_by(at, &own)).collect();
         visible.add_beyond();
@@ -383,17 +385,17 @@ impl<'d, 'h> Visible<'d, 'h> {
                 threads.entry(thread).or_default().push(at);
             }
         }
-        for (thread, mut asked) in threads {
+        for (thread, mut members) in threads {
             let answer = |at: usize| {
                 let Transaction { outcome, responded, .. } = self.all[at].transaction;
                 responded.filter(|_| *outcome == Outcome::Committed)
             };
             let mut answered: Vec<(u64, usize)> =
-                asked.iter().filter_map(|at| Some((answer(*at)?, *at))).collect();
+                members.iter().filter_map(|at| Some((answer(*at)?, *at))).collect();
             answered.sort_unstable();
-            asked.sort_by_key(|at| self.all[*at].transaction.invoked);
+            members.sort_by_key(|at| self.all[*at].transaction.invoked);
             let (mut next, mut needed) = (0, BitSet::new(self.writers.len()));
-            for at in asked {
+            for at in members {
                 let invoked = self.all[at].transaction.invoked;
                 while let Some((_, earlier)) = answered.get(next).filter(|(end, _)| *end < invoked) {
                     needed.union(&self.known_after(*earlier));
@@ -454,13 +456,12 @@ impl<'d, 'h> Visible<'d, 'h> {
     /// newest state of its region, on which such operations are evaluated so that two of one region cannot both win
     /// (Corrections 70).
     ///
-    /// A session sees what it wrote and was given up until it is told so: then all of that is gone, for good. Until then
-    /// it may still see it, from then on it must not; a transaction sees all of it or nothing. Of what others of its thread
-    /// wrote and was given up it is not told.
+    /// A session may see its own writes that were given up until it gets an error: from then on it must not see any of
+    /// them. A transaction sees all of them or none. A session gets no error for such writes of others of its thread.
     fn replay(&self, findings: &mut Findings) {
         let mut order: Vec<(usize, &BitSet)> = self.with_sets().collect();
         order.sort_by_key(|(at, _)| self.all[*at].transaction.invoked);
-        let mut told: BTreeSet<u64> = BTreeSet::new();
+        let mut notified: BTreeSet<u64> = BTreeSet::new();
         let mut timelines = Timelines::new();
         for (at, seen) in order {
             let number = self.all[at].number();
@@ -473,13 +474,13 @@ impl<'d, 'h> Visible<'d, 'h> {
                 continue;
             }
             let with_lost = self.explain(at, seen, &mut timelines);
-            let without = (told.contains(&session) || !with_lost.is_empty())
+            let without = (notified.contains(&session) || !with_lost.is_empty())
                 .then(|| self.explain(at, &left, &mut timelines));
             match without {
                 None => {}
                 Some(without) if without.is_empty() => {
-                    let is_news = told.insert(session) && !with_lost.is_empty();
-                    if is_news && !self.was_told(at, seen, &left) {
+                    let is_news = notified.insert(session) && !with_lost.is_empty();
+                    if is_news && !self.was_notified(at, seen, &left) {
                         let message = format!(
                             "session {session}: transaction {number} does not see what the session wrote and was given up, \
                              and nobody has told it"
@@ -488,24 +489,25 @@ impl<'d, 'h> Visible<'d, 'h> {
                     }
                 }
                 Some(without) => {
-                    let found = if told.contains(&session) { without } else { with_lost };
+                    let found = if notified.contains(&session) { without } else { with_lost };
                     found.into_iter().for_each(|(check, text)| findings.add(check, text, vec![number]));
                 }
             }
         }
     }
 
-    /// True if the session was told after it had written what it sees no more, as far as it had and was answered.
-    fn was_told(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
+    /// True if the session got the error after it had written what it sees no more, as far as it had and was answered.
+    fn was_notified(&self, at: usize, seen: &BitSet, left: &BitSet) -> bool {
         let own = &self.all[at].transaction;
         let gone = seen.iter().filter(|position| !left.contains(*position));
         let gone = gone.map(|position| self.writer(position).transaction);
         let is_known =
             |gone: &&Transaction| gone.session == own.session && gone.outcome == Outcome::Committed;
         let Some(gone) = gone.filter(is_known).map(|gone| gone.invoked).max() else { return true };
-        let is_meant =
-            |(session, asked): &(u64, u64)| *session == own.session && (gone..=own.invoked).contains(asked);
-        self.told.iter().any(is_meant)
+        let is_meant = |(session, invoked): &(u64, u64)| {
+            *session == own.session && (gone..=own.invoked).contains(invoked)
+        };
+        self.loss_reports.iter().any(is_meant)
     }
 
     /// What does not follow from this set, key by key.

@@ -30,7 +30,7 @@ impl Item<'_> {
         self.transaction.transaction.invoked
     }
 
-    /// Until when another one that is asked for later may stand before it.
+    /// Until when another one invoked later may stand before it.
     fn end(&self) -> u64 {
         self.transaction.transaction.responded.filter(|_| self.is_certain()).unwrap_or(u64::MAX)
     }

@@ -26,7 +26,7 @@ use crate::graph::{Graph, Reason};
 use crate::report::Level;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So often is real time asked what it says about versions; each answer makes the next one more precise.
+/// How many rounds derive the order of versions from real time; each round makes the next one more precise.
 const ROUNDS: usize = 2;
 
 /// The graph of a history at a level.
@@ -172,8 +172,8 @@ impl<'a, 'd, 'h> Dependencies<'a, 'd, 'h> {
                 Source::Written(writer) if *writer != unit => Some(*writer),
                 _ => None,
             });
-            let told = sessions.before[unit].into_iter().chain(sessions.follows[unit]);
-            for earlier in told.chain(sources) {
+            let session_order = sessions.before[unit].into_iter().chain(sessions.follows[unit]);
+            for earlier in session_order.chain(sources) {
                 let theirs: &Vec<u32> = &past[earlier];
                 mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
                 let (session, place) = sessions.places[earlier];

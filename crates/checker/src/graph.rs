@@ -56,7 +56,7 @@ impl<'h> Graph<'h> {
 
     /// Orders nodes by real time without an edge for every pair: a chain of moments, one for each answer in order of
     /// time, with an edge from a node to the moment of its answer and one from the last moment before its invocation.
-    /// The intervals are nodes with when they were invoked and, if that was told, answered.
+    /// The intervals are nodes with when they were invoked and, if the outcome is known, answered.
     pub fn add_moments(&mut self, intervals: &[(usize, u64, Option<u64>)]) {
         let mut ends: Vec<(u64, usize)> =
             intervals.iter().filter_map(|(node, _, end)| Some(((*end)?, *node))).collect();

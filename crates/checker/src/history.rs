@@ -21,7 +21,7 @@ pub enum Outcome {
     Committed,
     /// It had no effect.
     Aborted,
-    /// Nobody told.
+    /// The client got no reply.
     Unknown,
 }
 
@@ -191,7 +191,7 @@ pub struct Transaction {
     pub number: u64,
     /// The client's session: a causal thread, or one of several that share one.
     pub session: u64,
-    /// When the client asked, in microseconds.
+    /// When the client sent it, in microseconds.
     pub invoked: u64,
     /// When the client had its answer, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,15 +207,15 @@ pub struct Transaction {
     /// began: this one must see what that one saw and wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<u64>,
-    /// The causal thread that its session shared with others, if it did: who was asked after another transaction of the
-    /// thread was answered must see what that one saw and wrote.
+    /// The causal thread that its session shared with others, if it did: a transaction invoked after another one of
+    /// the thread was answered must see what that one saw and wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u64>,
     /// True if its region was lost and an operator accepted that what only that region had is given up, this one with it:
     /// it counts for what the region's own sessions saw, and for nobody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
-    /// True if the client was told with it that what its session had written was given up.
+    /// True if its reply was the error that writes of its session were given up.
     #[serde(rename = "told_of_loss", default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_reported: bool,
     /// True for a read made when everything had come to rest.

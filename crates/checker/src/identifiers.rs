@@ -12,7 +12,7 @@ pub(crate) fn is_drawn_alike(operation: &Operation<'_>, expected: &str, seen: &s
     matches!(operation, Operation::UidGenerator(_)) && drawn(expected) == drawn(seen)
 }
 
-/// Whatever its transaction came to, what a client was told is unique.
+/// Whatever its transaction came to, an id in a reply is unique.
 pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     let mut given: BTreeMap<&str, u64> = BTreeMap::new();
     for transaction in history {

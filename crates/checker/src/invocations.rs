@@ -54,8 +54,8 @@ impl<'h> Decoded<'h> {
 
     /// The keys that it names, and those that it claims to have changed.
     pub fn keys(&self) -> BTreeSet<&'h [u8]> {
-        let asked = self.steps.iter().map(|step| step.key);
-        asked.chain(self.effects.iter().map(|(key, _)| *key)).collect()
+        let of_steps = self.steps.iter().map(|step| step.key);
+        of_steps.chain(self.effects.iter().map(|(key, _)| *key)).collect()
     }
 
     /// What it observed and changed, key by key. A blind operation that claims no effect has found nothing to do: that

@@ -33,18 +33,23 @@ pub(crate) fn check(history: &[Transaction], level: Level, findings: &mut Findin
     decided
 }
 
-/// The same without what the operations that clients asked for come to in the end.
+/// The same without what requested operations come to in the end.
 pub(crate) fn check_replies(history: &[Transaction], level: Level, findings: &mut Findings) -> bool {
     check_claimed(history, level, false, findings)
 }
 
-fn check_claimed(history: &[Transaction], level: Level, asked_for: bool, findings: &mut Findings) -> bool {
+fn check_claimed(
+    history: &[Transaction],
+    level: Level,
+    no_foreign_effects: bool,
+    findings: &mut Findings,
+) -> bool {
     let claims = Claims::of(history);
     let has_rest = history.iter().any(|transaction| transaction.at_rest) || history.is_empty();
     let decided = match level {
         Level::StrictSerializable | Level::Serializable if claims.serial(level) => {
             let real_time = level == Level::StrictSerializable;
-            strict::check(history, Demands { real_time, asked_for }, findings)
+            strict::check(history, Demands { real_time, no_foreign_effects }, findings)
         }
         Level::TransactionalCausal if claims.snapshots => {
             causal::check(history, findings);
@@ -59,7 +64,7 @@ fn check_claimed(history: &[Transaction], level: Level, asked_for: bool, finding
         Level::Convergence | Level::ExactlyOnce => has_rest,
         _ => holds_by_claims(history, level) || infer_into(history, level, findings),
     };
-    if asked_for && !claims.serial(level) && !is_session_guarantee(level) {
+    if no_foreign_effects && !claims.serial(level) && !is_session_guarantee(level) {
         strays::check(history, findings);
     }
     if level != Level::ExactlyOnce && !is_session_guarantee(level) {
@@ -101,7 +106,7 @@ impl Claims {
 pub fn holds_by_claims(history: &[Transaction], level: Level) -> bool {
     let claims = Claims::of(history);
     let mut findings = Findings::default();
-    let demands = |real_time| Demands { real_time, asked_for: false };
+    let demands = |real_time| Demands { real_time, no_foreign_effects: false };
     let decided = match level {
         Level::StrictSerializable if claims.any => strict::check(history, demands(true), &mut findings),
         Level::Branch if claims.branches => {

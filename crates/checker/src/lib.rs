@@ -1,10 +1,10 @@
 //! Checks histories: what clients requested and saw, against what the protocol claims it did.
 //!
-//! A *black-box* check looks at operations, replies and times only. A *white-box* check is also told what the
-//! protocol believes: the place of each transaction in the commit order, the snapshot it read, the effects it
-//! committed ([`Claim`]). Nothing claimed is trusted: the checks show that the claims, taken together, explain every
-//! reply that a client saw and break no promise. That takes time linear in most histories, where a black-box search
-//! may take exponential time.
+//! A *black-box* check looks at operations, replies and times only. A *white-box* check also knows what the protocol
+//! believes: the place of each transaction in the commit order, the snapshot it read, the effects it committed
+//! ([`Claim`]). Nothing claimed is trusted: the checks show that the claims, taken together, explain every reply that
+//! a client saw and break no promise. That takes time linear in most histories, where a black-box search may take
+//! exponential time.
 //!
 //! | check | module | looks at |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | all levels but branch, black box | `dependencies`, `sessions` | cycles among sessions, reads, writes and real time |
 //! | serializability, black box | `schedule`, `search`, `configuration` | an execution that explains every reply, built or searched for |
 //! | the levels' definition, black box | `axioms` | all commit orders of a small history, as a second opinion |
-//! | nothing that nobody asked for | `strays` | what took effect unclaimed, beside what clients in doubt asked for |
+//! | nothing without a request | `strays` | what took effect unclaimed, beside what clients in doubt requested |
 //! | plain types, by a second model | `plain` | what replays execute, with another evaluation than the servers' |
 //! | convergence | `convergence` | reads at rest: equal everywhere |
 //! | exactly once | `totals` | counters, sets and lists at rest against what was committed |

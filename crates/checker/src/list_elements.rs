@@ -41,7 +41,7 @@ fn list_of(
     let slices: BTreeMap<usize, Vec<&[u8]>> =
         places.iter().map(|place| (*place, named[*place].iter().map(Vec::as_slice).collect())).collect();
     let (mut cell, mut done, mut traces) = (Cell::default(), Vec::new(), Vec::<Option<Trace>>::new());
-    let mut kept: Vec<usize> = Vec::new();
+    let mut places_so_far: Vec<usize> = Vec::new();
     for place in places {
         let effect = match effects[*place] {
             // It leaves the names as they are.
@@ -56,9 +56,9 @@ fn list_of(
             other => other.clone(),
         };
         done.push(effect);
-        kept.push(*place);
+        places_so_far.push(*place);
         let known: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).chain([None]).collect();
-        let sees = |later: usize, earlier: usize| saw(kept[later], kept[earlier]);
+        let sees = |later: usize, earlier: usize| saw(places_so_far[later], places_so_far[earlier]);
         let performed = perform(&mut cell, &Among { effects: &done, traces: &known, sees: &sees });
         traces.push(performed.trace);
     }
@@ -86,8 +86,8 @@ fn meant(effect: &Effect<'_>, list: impl Fn() -> Vec<Name>) -> BTreeSet<Name> {
         Effect::List(list::Effect::Pop { end: list::End::Back, count }) => {
             take(&|place, len| place >= len.saturating_sub(at(*count)))
         }
-        Effect::List(list::Effect::Keep { start, len: kept }) => {
-            let end = start.saturating_add(*kept);
+        Effect::List(list::Effect::Keep { start, len: length }) => {
+            let end = start.saturating_add(*length);
             take(&|place, _| place < at(*start) || place >= at(end))
         }
         Effect::List(list::Effect::RemoveAt { positions }) => {

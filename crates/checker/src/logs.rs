@@ -1,7 +1,7 @@
 //! Streams that only grow, without believing any claim: at rest they hold every entry that was added, and no other; and what
 //! was acknowledged is pending for nobody.
 //!
-//! An entry has the id that its client was told. Where several were given one id, all but one of them come behind it:
+//! An entry has the id in its client's reply. Where several were given one id, all but one of them come behind it:
 //! each has the first id from its own on that no other entry has, so all between are taken.
 
 use crate::history::{Key, Outcome, Transaction};
@@ -82,7 +82,7 @@ impl Log {
         match operation {
             stream::Operation::Add { items, trim: None, .. } if items.len() == 2 => {
                 let items: Vec<String> = items.iter().map(quoted).collect();
-                // Who wrote blind was not told the id.
+                // A blind write gets no id.
                 match reply.and_then(id_of) {
                     Some(id) => self.added.push((id, items)),
                     None => drop(self.perhaps.insert(items)),

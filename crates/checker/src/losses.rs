@@ -73,24 +73,24 @@ pub fn check_losses(
     for (region, listed) in listed {
         let judged = listed.iter().filter(|loss| keys.contains_key(loss.key.as_slice()));
         // To whom a sibling was lost first is nothing that stays.
-        let told = |loss: &ListedLoss| ListedLoss {
+        let comparable = |loss: &ListedLoss| ListedLoss {
             instead: if until_replaced { Vec::new() } else { loss.instead.clone() },
-            // Additions are told in many words.
+            // Additions are listed in many words.
             value: if part(&loss.name) == Some(LostPart::Deadline) { Vec::new() } else { loss.value.clone() },
             ..loss.clone()
         };
-        let found: BTreeSet<ListedLoss> = judged.map(told).collect();
-        let told = |loss: &ListedLoss| {
+        let found: BTreeSet<ListedLoss> = judged.map(comparable).collect();
+        let in_words = |loss: &ListedLoss| {
             let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
             format!("{} of {} to {}", text(&loss.value), text(&loss.key), text(&loss.instead))
         };
         if let Some(missing) = wanted.difference(&found).find(|loss| holds(*region, &loss.key)) {
-            let message = format!("region {region} does not list that it lost {}", told(missing));
+            let message = format!("region {region} does not list that it lost {}", in_words(missing));
             findings.add(Check::ExactlyOnce, message, Vec::new());
         }
         if let Some(invented) = found.difference(&wanted).next() {
             let message =
-                format!("region {region} lists as lost what is not, or was settled: {}", told(invented));
+                format!("region {region} lists as lost what is not, or was settled: {}", in_words(invented));
             findings.add(Check::ExactlyOnce, message, Vec::new());
         }
     }
@@ -119,7 +119,7 @@ fn lost(key: &[u8], effects_in_place: &[PlacedEffect<'_>], until_replaced: bool)
             let instead = if until_replaced { judged.sibling_of() } else { judged.lost_to() };
             let Some(instead) = instead else { continue };
             is_lost = true;
-            let value = said(placed.effect, &part).unwrap_or_else(|| told(placed.effect));
+            let value = said(placed.effect, &part).unwrap_or_else(|| shown_effect(placed.effect));
             if !settled.contains(name.as_slice()) && found.iter().all(|loss: &ListedLoss| loss.name != name) {
                 found.push(ListedLoss { key: key.to_vec(), name, value, instead });
             }
@@ -253,7 +253,7 @@ impl Judged<'_, '_> {
                 };
                 let spoils = view.iter().rev().filter(appended).find(|other| !undone(**other));
                 match (own, spoils) {
-                    (Effect::Register(_), Some(other)) => Found::Other(told(self.effect(*other))),
+                    (Effect::Register(_), Some(other)) => Found::Other(shown_effect(self.effect(*other))),
                     _ => Found::Own,
                 }
             }
@@ -262,7 +262,7 @@ impl Judged<'_, '_> {
                 let is_put =
                     |other: usize| matches!(self.effect(other), Effect::List(list::Effect::Put { .. }));
                 if let Some(removed) = view.iter().filter(touched).find(|other| !is_put(**other)) {
-                    return Found::Other(told(self.effect(*removed)));
+                    return Found::Other(shown_effect(self.effect(*removed)));
                 }
                 let put = view.iter().rev().filter(touched).find(|other| **other > self.place);
                 let value = put.and_then(|put| said(self.effect(*put), self.part));
@@ -339,7 +339,7 @@ fn leaves_no_number(effect: &Effect<'_>) -> bool {
 }
 
 /// A write that is no value, in words.
-fn told(effect: &Effect<'_>) -> Vec<u8> {
+fn shown_effect(effect: &Effect<'_>) -> Vec<u8> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let words = match effect {
         Effect::Register(register::Effect::Add { by }) => format!("INCRBY {by}"),

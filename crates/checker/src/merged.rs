@@ -121,18 +121,18 @@ mod tests {
             let writers: Vec<(Claim, Effect<'_>)> = (0..25)
                 .map(|at| (claim(random.u16(..2), at + 1, random.u64(..=at)), effect(&mut random)))
                 .collect();
-            let (mut kept, mut seen) = (Merged::default(), Vec::new());
+            let (mut cached, mut seen) = (Merged::default(), Vec::new());
             for _ in 0..30 {
                 let from = random.usize(..25);
                 seen.retain(|at| *at < from);
-                kept.go_back(from);
+                cached.go_back(from);
                 for at in (from..25).filter(|_| random.u32(..3) > 0).collect::<Vec<_>>() {
-                    add(&mut kept, &writers, at);
+                    add(&mut cached, &writers, at);
                     seen.push(at);
                 }
                 let mut anew = Merged::default();
                 seen.iter().for_each(|at| add(&mut anew, &writers, *at));
-                assert_eq!(kept.cell(), anew.cell(), "seed {seed}: {seen:?}");
+                assert_eq!(cached.cell(), anew.cell(), "seed {seed}: {seen:?}");
             }
         }
     }

@@ -146,9 +146,9 @@ pub(crate) fn execute_step<'h>(
 /// Executes a transaction on `base`, all of it or what it does to one key, compares its replies and its effects, and
 /// returns the cells it leaves, which are those that its claimed effects make; or what differs.
 ///
-/// The claimed effects must leave the state that executing the operations there leaves. That is asked of blind
-/// operations too: an effect left out because a stale replica found nothing to do is a lost write. What nobody asked
-/// for (a claim without a client's transaction) is performed as claimed.
+/// The claimed effects must leave the state that executing the operations there leaves. That holds for blind
+/// operations too: an effect left out because a stale replica found nothing to do is a lost write. What no client
+/// requested (a claim without a client's transaction) is performed as claimed.
 pub(crate) fn replay<'h>(
     transaction: &Decoded<'h>,
     only: Option<&[u8]>,

@@ -97,7 +97,7 @@ impl FromStr for Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// The claims do not fit what clients were told.
+    /// The claims do not fit the replies.
     Claims,
     /// The claimed order contradicts itself, real time or a session.
     Order,
@@ -183,7 +183,7 @@ pub fn check(history: &[Transaction], level: Level) -> Report {
     report_of(history, level, levels::check)
 }
 
-/// The same without exactly-once effects: for a history that goes on from what nobody in it asked for, but claims.
+/// The same without exactly-once effects: for a history that goes on from effects that it claims without a request.
 pub fn check_replies(history: &[Transaction], level: Level) -> Report {
     report_of(history, level, levels::check_replies)
 }
@@ -192,12 +192,13 @@ pub fn check_replies(history: &[Transaction], level: Level) -> Report {
 /// the whole undecided, the keys and elements of which all writes name versions are judged by themselves, below snapshot isolation;
 /// undecided if there is none.
 pub fn check_unclaimed(history: &[Transaction], level: Level) -> Report {
-    let told = |transaction: &Transaction| Transaction { claim: None, ..transaction.clone() };
-    let told: Vec<Transaction> = history.iter().map(told).collect();
-    let whole = report_of(&told, level, levels::infer_into);
+    let without_claims = |transaction: &Transaction| Transaction { claim: None, ..transaction.clone() };
+    let without_claims: Vec<Transaction> = history.iter().map(without_claims).collect();
+    let whole = report_of(&without_claims, level, levels::infer_into);
     let merged = !matches!(level, Level::Snapshot | Level::Serializable | Level::StrictSerializable);
-    let registers =
-        Some(&told).filter(|_| whole.undecided && merged).and_then(|told| variables::on_registers(told));
+    let registers = Some(&without_claims)
+        .filter(|_| whole.undecided && merged)
+        .and_then(|without_claims| variables::on_registers(without_claims));
     registers.map_or(whole, |registers| report_of(&registers, level, levels::infer_into))
 }
 

@@ -95,8 +95,8 @@ pub fn search_serial_order(history: &[Transaction], limit: usize) -> SearchOutco
 /// looked at deadlines.
 pub fn search_requested<'h>(history: &'h [Transaction], limit: usize) -> SearchOutcome {
     let Some(hints) = Hints::of(history) else { return SearchOutcome::GaveUp };
-    let asked = history.iter().filter(|t| t.outcome != Outcome::Aborted && !t.steps.is_empty());
-    let Some(decoded) = asked.map(Decoded::new).collect::<Option<Vec<_>>>() else {
+    let requested = history.iter().filter(|t| t.outcome != Outcome::Aborted && !t.steps.is_empty());
+    let Some(decoded) = requested.map(Decoded::new).collect::<Option<Vec<_>>>() else {
         return SearchOutcome::GaveUp;
     };
     let item = |transaction: Decoded<'h>| {
@@ -160,7 +160,7 @@ fn search(items: Vec<Item<'_>>, real_time: bool, mut limit: usize) -> SearchOutc
             SearchOutcome::Serial(taken) => taken,
             other => return other,
         };
-        // Each stands at the first moment at which all before it have been asked for.
+        // Each stands at the first moment at which all before it have been invoked.
         let by_number: BTreeMap<u64, u64> = group
             .iter()
             .map(|item| (item.transaction.number(), item.transaction.transaction.invoked))

@@ -1,10 +1,11 @@
-//! What took effect and no coordinator claimed for a client: it must be what a client in doubt asked for, whole and unaltered.
+//! What took effect and no coordinator claimed for a client: it must be what a client in doubt requested, whole and
+//! unaltered.
 //!
-//! Such a stray is told by the replicas that know its outcome: it has a place and effects, and no steps. A client is in
-//! doubt whose transaction has an unknown outcome and no place. A commit that took effect on some of its shards only,
-//! or with other effects, shows as one that no client requested. In a serial order that is exact: where the stray
-//! stands, executing what the client asked for leaves what the stray's effects leave. Elsewhere the state that it was
-//! evaluated on is not known, so that keys and plain writes are compared.
+//! The replicas that know the outcome of such a stray report it: it has a place and effects, and no steps. A client is
+//! in doubt whose transaction has an unknown outcome and no place. A commit that took effect on some of its shards
+//! only, or with other effects, shows as one that no client requested. In a serial order that is exact: where the
+//! stray stands, executing what the client requested leaves what the stray's effects leave. Elsewhere the state that
+//! it was evaluated on is not known, so that keys and plain writes are compared.
 //!
 //! Each client in doubt explains one stray: a matching is looked for. Where none explains one alone, several may
 //! together, since coordinators combine what several clients ask for, and pipelines may run as one transaction.
@@ -44,7 +45,7 @@ struct Stray {
     by_several: bool,
 }
 
-/// Strays, and who may have asked for them.
+/// Strays, and the clients that may have requested them.
 pub(crate) struct Strays<'d, 'h> {
     doubts: &'d [Decoded<'h>],
     /// The transactions that changed nothing and were refused: a backup coordinator may end such a read later.
@@ -146,20 +147,20 @@ pub(crate) fn check(history: &[Transaction], findings: &mut Findings) {
     strays.report(findings);
 }
 
-/// True if executing what a client in doubt asked for leaves what the stray leaves.
+/// True if executing what a client in doubt requested leaves what the stray leaves.
 fn explains<'h>(doubt: &Decoded<'h>, stray: &Decoded<'h>, state: &Cells<'h>) -> bool {
     let keys = doubt.keys();
     if stray.effects.iter().any(|(key, _)| !keys.contains(key)) {
         return false;
     }
     let now_millis = time_of(stray);
-    let mut asked = state.only(keys);
-    let mut found = asked.clone();
+    let mut requested = state.only(keys);
+    let mut found = requested.clone();
     stray.effects.iter().for_each(|(key, effect)| found.apply(key, effect));
-    let executed = execute_at(now_millis, doubt, None, &mut asked).is_ok();
-    asked.expire(now_millis);
+    let executed = execute_at(now_millis, doubt, None, &mut requested).is_ok();
+    requested.expire(now_millis);
     found.expire(now_millis);
-    executed && asked == found
+    executed && requested == found
 }
 
 /// True if some of those in doubt, one after the other, leave what the stray leaves.
@@ -226,7 +227,7 @@ fn written<'h>(doubt: &Decoded<'h>, key: &[u8]) -> Option<&'h [u8]> {
     }
 }
 
-/// True unless the stray lacks a write that the client asked for.
+/// True unless the stray lacks a write that the client requested.
 fn has_all_writes(doubt: &Decoded<'_>, stray: &Decoded<'_>) -> bool {
     doubt.keys().iter().all(|key| {
         let Some(value) = written(doubt, key) else { return true };

@@ -4,7 +4,7 @@
 //!    the higher (see [`crate::key_order`]); session order; and real time. It must have no cycle.
 //! 2. Any topological order of it is then a serial execution with the same results as any other, because what it
 //!    leaves open commutes. One is replayed, and every reply and every effect must come out as seen and claimed.
-//!    Where a stray stands, a client in doubt must have asked for what it leaves: see [`crate::strays`].
+//!    Where a stray stands, a client in doubt must have requested what it leaves: see [`crate::strays`].
 //! 3. Transactions that changed nothing may have taken no place. Each must find one between what had ended before it
 //!    began and what began after it had ended, such that its replies come out: see [`crate::readers`].
 
@@ -25,12 +25,12 @@ pub(crate) struct Demands {
     /// The order keeps real time.
     pub real_time: bool,
     /// A client requested everything that took effect. Not so in a history that goes on from what only claims tell.
-    pub asked_for: bool,
+    pub no_foreign_effects: bool,
 }
 
 /// Checks a history. False when it remained undecided.
 pub(crate) fn check(history: &[Transaction], demands: Demands, findings: &mut Findings) -> bool {
-    let Demands { real_time, asked_for } = demands;
+    let Demands { real_time, no_foreign_effects } = demands;
     let decoded = decode_all(history, findings);
     let (placed, unplaced): (Vec<_>, Vec<_>) =
         decoded.into_iter().partition(|t| t.transaction.place().is_some());
@@ -54,7 +54,7 @@ pub(crate) fn check(history: &[Transaction], demands: Demands, findings: &mut Fi
     let mut state = Cells::default();
     readers.try_at(0, &state);
     for (index, transaction) in order.iter().map(|node| &placed[*node]).enumerate() {
-        if asked_for {
+        if no_foreign_effects {
             strays.note_at(transaction, &state);
         }
         replay_onto(transaction, &mut state, "the serial execution", findings);
@@ -66,7 +66,7 @@ pub(crate) fn check(history: &[Transaction], demands: Demands, findings: &mut Fi
     strays.report(findings);
     readers.have_all_been_found()
         || have_places(&placed, &unplaced, &order, graph_of(&placed, &unplaced, real_time))
-        // A search keeps real time, which is more than is asked for.
+        // A search keeps real time, which is more than this level demands.
         || real_time && readers.search(history, findings)
 }
 
@@ -114,7 +114,7 @@ fn add_session_edges<'d, 'h: 'd>(
     }
 }
 
-/// When a transaction was answered, if its outcome was told: only then must others see it.
+/// When a transaction was answered, if its client knows the outcome: only then must others see it.
 pub(crate) fn answered(transaction: &Transaction) -> Option<u64> {
     transaction.responded.filter(|_| transaction.outcome == Outcome::Committed)
 }

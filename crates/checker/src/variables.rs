@@ -1,10 +1,10 @@
-//! What can be told of a history as reads and writes of registers, each value of which names a version.
+//! What can be expressed of a history as reads and writes of registers, each value of which names a version.
 //!
 //! A register is a variable. So is each element of a set or a list that only grows: its addition is the only write, and
-//! whoever sees all elements reads each of them, as there or not; the order of a list is not told. What names no version is left out in
-//! a way that makes no good history bad: with a write that names none its key is left out of every transaction, as is an
-//! element that was added twice; a read that names none is left out by itself. Counters name no version where
-//! concurrent updates are merged.
+//! whoever sees all elements reads each of them, as there or not; the order of a list is not expressed. What names no
+//! version is left out in a way that makes no good history bad: with a write that names none its key is left out of
+//! every transaction, as is an element that was added twice; a read that names none is left out by itself. Counters
+//! name no version where concurrent updates are merged.
 
 use crate::history::{Outcome, Step, Transaction};
 use crate::invocations::{Decoded, DecodedStep};
@@ -131,7 +131,7 @@ impl Facts {
 
 /// The variables of a history.
 pub(crate) struct Variables<'h> {
-    kept: BTreeMap<&'h [u8], Facts>,
+    expressed: BTreeMap<&'h [u8], Facts>,
     /// Keys that are left out, and why.
     pub left_out: BTreeMap<&'h [u8], String>,
 }
@@ -158,11 +158,11 @@ impl<'h> Variables<'h> {
                 }
             }
         }
-        let mut variables = Variables { kept: BTreeMap::new(), left_out: BTreeMap::new() };
+        let mut variables = Variables { expressed: BTreeMap::new(), left_out: BTreeMap::new() };
         for (key, facts) in all {
             match facts.why_left_out() {
                 Ok(facts) => {
-                    variables.kept.insert(key, facts);
+                    variables.expressed.insert(key, facts);
                 }
                 Err(why) => {
                     variables.left_out.insert(key, why);
@@ -174,50 +174,50 @@ impl<'h> Variables<'h> {
 
     /// How many keys the history has.
     pub fn keys(&self) -> usize {
-        self.kept.len() + self.left_out.len()
+        self.expressed.len() + self.left_out.len()
     }
 
     /// How many elements were added twice.
     pub fn repeated(&self) -> usize {
-        self.kept.values().filter(|facts| !facts.is_register).map(|facts| facts.twice.len()).sum()
+        self.expressed.values().filter(|facts| !facts.is_register).map(|facts| facts.twice.len()).sum()
     }
 
     /// All variables, in order.
     pub fn iter(&self) -> impl Iterator<Item = Variable<'h>> + '_ {
-        self.kept.iter().flat_map(|(key, facts)| {
+        self.expressed.iter().flat_map(|(key, facts)| {
             let register = facts.is_register.then_some((*key, None));
-            register.into_iter().chain(told(facts).map(|element| (*key, Some(element.clone()))))
+            register.into_iter().chain(elements_of(facts).map(|element| (*key, Some(element.clone()))))
         })
     }
 
-    /// What a step did; `None` if its key is kept and that names no version.
+    /// What a step did; `None` if its key is expressed and the step names no version.
     pub fn accesses(&self, step: &DecodedStep<'h>) -> Option<Vec<Access<'h>>> {
-        let Some(facts) = self.kept.get(step.key) else { return Some(Vec::new()) };
+        let Some(facts) = self.expressed.get(step.key) else { return Some(Vec::new()) };
         let access = |is_write, element: Option<&String>, value: Option<&String>| Access {
             is_write,
             variable: (step.key, element.cloned()),
             value: value.cloned(),
         };
-        let is_told = |element: &&String| !facts.twice.contains_key(*element);
+        let names_version = |element: &&String| !facts.twice.contains_key(*element);
         Some(match Said::of(step) {
             Said::Register(touches) => {
-                let told = |touch: &Touch| match touch {
+                let as_access = |touch: &Touch| match touch {
                     Touch::Read(Content::Value(value)) => Some(access(false, None, Some(value))),
                     Touch::Read(_) => Some(access(false, None, None)),
                     Touch::Write(value) => Some(access(true, None, Some(value))),
                     _ => None,
                 };
-                touches.iter().filter_map(told).collect()
+                touches.iter().filter_map(as_access).collect()
             }
             Said::Adds(added) => {
-                added.iter().filter(is_told).map(|one| access(true, Some(one), Some(one))).collect()
+                added.iter().filter(names_version).map(|one| access(true, Some(one), Some(one))).collect()
             }
             Said::Shows(seen) => {
                 let seen: BTreeSet<&String> = seen.iter().collect();
-                told(facts).map(|one| access(false, Some(one), seen.get(one).copied())).collect()
+                elements_of(facts).map(|one| access(false, Some(one), seen.get(one).copied())).collect()
             }
             Said::Contains(one, is_there) => {
-                let one = Some(&one).filter(is_told);
+                let one = Some(&one).filter(names_version);
                 one.map(|one| access(false, Some(one), is_there.then_some(one))).into_iter().collect()
             }
             Said::Nothing | Said::Unclear => return None,
@@ -226,7 +226,7 @@ impl<'h> Variables<'h> {
 }
 
 /// The elements of which each was added once, at most.
-fn told(facts: &Facts) -> impl Iterator<Item = &String> {
+fn elements_of(facts: &Facts) -> impl Iterator<Item = &String> {
     facts.elements.iter().filter(|element| !facts.twice.contains_key(*element))
 }
 
@@ -236,9 +236,9 @@ pub(crate) fn on_registers(history: &[Transaction]) -> Option<Vec<Transaction>> 
     let decoded: Vec<Decoded<'_>> = history.iter().map(Decoded::new).collect::<Option<_>>()?;
     let variables = Variables::new(&decoded);
     let steps = |(step, recorded): (&DecodedStep<'_>, &Step)| match (&step.operation, Said::of(step)) {
-        (_, Said::Register(_)) if variables.kept.contains_key(step.key) => vec![recorded.clone()],
+        (_, Said::Register(_)) if variables.expressed.contains_key(step.key) => vec![recorded.clone()],
         // What a transaction of unknown outcome read is known, too, if it took effect.
-        (Operation::Register(register::Operation::Get), _) if variables.kept.contains_key(step.key) => {
+        (Operation::Register(register::Operation::Get), _) if variables.expressed.contains_key(step.key) => {
             vec![recorded.clone()]
         }
         _ => variables.accesses(step).unwrap_or_default().iter().map(Access::as_step).collect(),

@@ -225,14 +225,14 @@ fn porcupine_executes_lists_sets_and_counters() {
     ]);
     assert_eq!(lines[2]["input"], input);
     assert_eq!(lines[2]["output"], json!([1, ["a", "b"], ["m"], 5]));
-    // What a set holds may be seen otherwise than by its elements, so what may have been added is told.
+    // What a set holds may be seen otherwise than by its elements, so the export holds what may have been added.
     assert_eq!(lines[3]["input"], json!([{"op": "sadd", "key": "s", "values": ["late"], "blind": true}]));
     assert_eq!((lines.len(), &lines[3]["output"]), (4, &json!([])));
 }
 
 /// DBCop refuses, of a good transaction, what it reads twice, reads of its own, and overwrites itself.
 #[test]
-fn only_what_is_between_transactions_is_told() {
+fn only_accesses_between_transactions_are_exported() {
     let read = |value: &str| Step::get(b"x", Some(Some(value.as_bytes())));
     let write = |value: &str| Step::set(b"x", value.as_bytes(), true);
     let steps = vec![read("a"), read("a"), write("b"), read("b"), write("c"), read("c")];
@@ -279,7 +279,7 @@ fn a_key_that_no_format_knows_is_left_out_by_name() {
 
 /// As what a simulated cluster claims of a transaction whose client is in doubt.
 #[test]
-fn who_asked_for_nothing_is_left_out() {
+fn transactions_without_steps_are_left_out() {
     let mut more = history();
     more.push(transaction(9, 7, Outcome::Unknown, Vec::new()));
     for (_, format) in Format::ALL {

@@ -15,7 +15,7 @@ use proptest::strategy::ValueTree;
 enum Planned {
     Read(usize, usize),
     Write(usize),
-    /// A write that asks for what it replaces, and is told something that lags behind.
+    /// A write that asks for the value that it replaces, and gets one that lags behind.
     Swap(usize, usize),
 }
 

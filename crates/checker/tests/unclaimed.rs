@@ -62,7 +62,7 @@ fn where_no_write_names_a_version_nothing_is_decided() {
 
 /// As a simulated cluster claims of what took effect while its client was in doubt, and whose claim was taken away.
 #[test]
-fn what_asked_for_nothing_may_be_dropped() {
+fn transactions_without_steps_may_be_dropped() {
     let mut history = vec![
         transaction(1, 1, Outcome::Committed, vec![Step::set(b"x", b"a", true)]),
         transaction(2, 2, Outcome::Unknown, Vec::new()),

@@ -1,4 +1,4 @@
-//! What transactions demanded of states is kept, as far as claims and clients tell (TARDiS 5.1, table 1).
+//! What transactions demanded of states holds, as far as claims and replies show (TARDiS 5.1, table 1).
 //!
 //! A session stands where it last committed and last read on its own branch (Corrections 56). What it committed last is known
 //! once it has chosen states itself: before, it shares a thread with others. How many children a state had is known

@@ -45,13 +45,13 @@ pub(super) type Side<'a> = (&'a Option<Held>, Change);
 pub(super) struct Judge {
     /// `None` if nothing tells.
     pub left_is_newer: Option<bool>,
-    /// True once it was asked.
-    pub was_asked: bool,
+    /// True once a rule consulted it.
+    pub was_consulted: bool,
 }
 
 impl Judge {
     fn choose<T>(&mut self, left: T, right: T) -> Option<T> {
-        self.was_asked = true;
+        self.was_consulted = true;
         self.left_is_newer.map(|left_is_newer| if left_is_newer { left } else { right })
     }
 
@@ -135,7 +135,7 @@ pub(super) fn together(
                 _ => Vec::new(),
             });
             let (left, right) = (left.strip_prefix(&base[..])?, right.strip_prefix(&base[..])?);
-            // Where a base ends as an addition begins, what was added is not told from it.
+            // Where a base ends as an addition begins, what was added is not distinct from it.
             let (older, newer) = if judge.left_is_newer? { (right, left) } else { (left, right) };
             Some(Some(Held::List([&base[..], older, newer].concat())))
         }

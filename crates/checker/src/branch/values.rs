@@ -116,13 +116,13 @@ impl<'d, 'h> Dag<'d, 'h> {
                     let base = self.resolve(&layer.bases[index], key, layers)?;
                     let is_known = all.newest.is_some() || here.newest.is_some();
                     let left_is_newer = is_known.then_some(all.newest > here.newest);
-                    let mut judge = Judge { left_is_newer, was_asked: false };
+                    let mut judge = Judge { left_is_newer, was_consulted: false };
                     let held = together(&base.held, (&all.held, lacked), (&here.held, own), &mut judge)?;
                     Resolved {
                         held,
                         newest: all.newest.max(here.newest),
                         change: Change::all(all.change.into_iter().chain([lacked, own])),
-                        is_chosen: all.is_chosen || base.is_chosen || judge.was_asked,
+                        is_chosen: all.is_chosen || base.is_chosen || judge.was_consulted,
                     }
                 }
             };

@@ -150,7 +150,8 @@ pub fn export(
         return Err(ExportError::GivenUp { transaction: lost.number });
     }
     let mut decoded = Vec::new();
-    // Who asked for nothing saw nothing: so are transactions that only the protocol claims, as their client is in doubt.
+    // A transaction without steps saw nothing: so are transactions that only the protocol claims, as their client is
+    // in doubt.
     for transaction in history.iter().filter(|transaction| !transaction.steps.is_empty()) {
         let unreadable = ExportError::Unreadable { transaction: transaction.number };
         decoded.push(Decoded::new(transaction).ok_or(unreadable)?);

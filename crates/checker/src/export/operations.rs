@@ -144,7 +144,7 @@ fn went_unseen(modelled: &[Modelled], keys: &BTreeMap<String, &Facts>) -> bool {
 }
 
 /// The exported steps of a transaction, without reads whose results no client saw.
-fn told(transaction: &Decoded<'_>, left_out: &mut LeftOut) -> Vec<Modelled> {
+fn modelled_steps(transaction: &Decoded<'_>, left_out: &mut LeftOut) -> Vec<Modelled> {
     let mut steps = Vec::new();
     for step in &transaction.steps {
         let is_unseen = step.operation.is_read() && step.observed.is_none();
@@ -170,7 +170,7 @@ pub(super) fn porcupine(history: &[Decoded<'_>], output: &mut impl Write) -> Res
     let mut clients: BTreeMap<u64, usize> = BTreeMap::new();
     for one in history.iter().filter(|one| one.transaction.outcome != Outcome::Aborted) {
         let is_certain = one.transaction.outcome == Outcome::Committed;
-        let steps = told(one, &mut left_out);
+        let steps = modelled_steps(one, &mut left_out);
         if steps.is_empty() || !is_certain && went_unseen(&steps, &by_name) {
             continue;
         }

@@ -1,8 +1,8 @@
 //! A history as reads and writes of versions, by number: for checkers that know registers only.
 //!
 //! An initial transaction writes every variable, and each session begins with a transaction that reads from it, so that it
-//! comes first whatever the level. Of a transaction only what is between it and others is told: not what it read a second
-//! time, read of its own, or overwrote itself. If it does not read its own write, that is told.
+//! comes first whatever the level. The export holds only what is between a transaction and others: not what it read a
+//! second time, read of its own, or overwrote itself. It holds a read that does not see the transaction's own write.
 
 use super::{ExportError, LeftOut, unless_all};
 use crate::history::Outcome;

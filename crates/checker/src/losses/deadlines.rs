@@ -42,8 +42,8 @@ pub(super) fn goes_with(effects_in_place: &[PlacedEffect<'_>], place: usize) -> 
     let mut found = None;
     for first in meant.iter().filter(|other| is_first(other)) {
         let view = around.iter().copied().filter(|other| other < first && saw(*first, *other));
-        let told = deadline(&view.collect::<Vec<_>>())?;
-        found = found.or(Some(told));
+        let shown = deadline(&view.collect::<Vec<_>>())?;
+        found = found.or(Some(shown));
     }
     if meant.is_empty() { deadline(&around) } else { found }
 }

@@ -117,11 +117,11 @@ fn deadlines(dict: &mut Fields, operation: &dict::Operation<'_>, now_millis: u64
         Operation::GetAndExpire { fields, at_millis } => array(fields.iter().map(|field| {
             let Some((value, at)) = dict.get_mut(field) else { return maybe(None::<Text>) };
             *at = *at_millis;
-            let told = maybe(Some(&*value));
+            let reply = maybe(Some(&*value));
             if *at_millis != 0 && *at_millis <= now_millis {
                 dict.remove(field);
             }
-            told
+            reply
         })),
         Operation::GetAndDelete { fields } => {
             array(fields.iter().map(|field| maybe(dict.remove(field).map(|(value, _)| value))))

@@ -1,4 +1,4 @@
-//! Registers, counters, sets, dicts, and what is asked of keys of any type.
+//! Registers, counters, sets, dicts, and operations on keys of any type.
 
 use super::{Answer, Held, Key, Text, array, braces, bulk, flag, held_as, integer, ok};
 use crate::touches::quoted;

@@ -29,16 +29,16 @@ fn id_text(id: StreamId) -> String {
     format!("\"{}-{}\"", id.millis, id.sequence)
 }
 
-fn told<'e>(entries: impl Iterator<Item = (&'e StreamId, &'e Vec<Text>)>) -> Vec<String> {
-    let told = |(id, strings): (&StreamId, &Vec<Text>)| {
+fn in_words<'e>(entries: impl Iterator<Item = (&'e StreamId, &'e Vec<Text>)>) -> Vec<String> {
+    let shown = |(id, strings): (&StreamId, &Vec<Text>)| {
         let strings: Vec<String> = strings.iter().map(quoted).collect();
         format!("[{}, [{}]]", id_text(*id), strings.join(", "))
     };
-    entries.map(told).collect()
+    entries.map(shown).collect()
 }
 
-fn some(told: Vec<String>) -> Answer {
-    if told.is_empty() { Answer::Text("(nil array)".into()) } else { array(told.into_iter()) }
+fn some(entries: Vec<String>) -> Answer {
+    if entries.is_empty() { Answer::Text("(nil array)".into()) } else { array(entries.into_iter()) }
 }
 
 fn ids(words: &datatypes::Items<'_>) -> Vec<StreamId> {
@@ -121,7 +121,7 @@ impl Stream {
                         found.pending.insert(**id, taker.clone());
                     }
                 }
-                some(told(delivered.into_iter()))
+                some(in_words(delivered.into_iter()))
             }
             Operation::Acknowledge { ids: words, .. } => {
                 let acknowledged = ids(words).into_iter().filter(|id| found.pending.remove(id).is_some());
@@ -145,7 +145,7 @@ impl Stream {
                 if claiming.just_ids {
                     return array(claimed.into_iter().map(|(id, _)| id_text(*id)));
                 }
-                array(told(claimed.into_iter()).into_iter())
+                array(in_words(claimed.into_iter()).into_iter())
             }
             Operation::Pending { .. } => found.summary(),
             _ => Answer::NotJudged,
@@ -209,11 +209,11 @@ impl Key {
                     all.reverse();
                 }
                 all.truncate(at_most(count.unwrap_or(0)));
-                array(told(all.into_iter()).into_iter())
+                array(in_words(all.into_iter()).into_iter())
             }
             Operation::Read { start, count } => {
                 let from = stream.place(start);
-                some(told(stream.behind(from).take(at_most(*count))))
+                some(in_words(stream.behind(from).take(at_most(*count))))
             }
             Operation::Delete { ids: words } => {
                 let removed = ids(words).into_iter().filter(|id| stream.entries.remove(id).is_some());

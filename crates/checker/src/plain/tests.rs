@@ -1,4 +1,4 @@
-//! The second model agrees with the type library on whatever is asked, and notices where an effect is another one.
+//! The second model agrees with the type library on every operation, and notices where an effect is another one.
 
 use super::disagreement;
 use crate::history::{Outcome, Step, Transaction};

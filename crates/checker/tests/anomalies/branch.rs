@@ -124,26 +124,26 @@ fn a_merge_of_three_takes_the_value_that_follows_the_others() {
 }
 
 #[test]
-fn a_merge_that_nobody_asked_for_writes_what_conflicts_and_nothing_else() {
+fn a_merge_without_a_request_writes_what_conflicts_and_nothing_else() {
     let mut history = three_heads();
     history
         .transaction(9, 30, 40)
         .step("x", write("lost"), OK)
-        .unasked()
+        .unrequested()
         .states(&["a2", "c1", "d1"], Some(("m", &["a2", "c1", "d1"])));
     assert!(assert_bad(&history, Check::Effects).contains("writes x, which they agree about"));
     let mut history = forked();
     history
         .transaction(9, 30, 40)
         .step("x", write("ab"), OK)
-        .unasked()
+        .unrequested()
         .states(&["a1", "b1"], Some(("m", &["a1", "b1"])));
     assert_good(&history);
     let mut history = forked();
     history
         .transaction(9, 30, 40)
         .step("new", write(""), OK)
-        .unasked()
+        .unrequested()
         .states(&["a1", "b1"], Some(("m", &["a1", "b1"])));
     assert!(assert_bad(&history, Check::Effects).contains("disagree about x"));
 }
@@ -161,7 +161,7 @@ fn site_merge<'o>(
     begin.at(1).states(&[ROOT], Some(("s", &[ROOT])));
     history.transaction(1, 20, 30).step("x", left, None).at(2).states(&["s"], Some(("a", &["s"])));
     history.transaction(2, 20, 30).step("x", right, None).at(3).states(&["s"], Some(("b", &["s"])));
-    let merge = history.transaction(9, 40, 50).step("x", DELETE, None).step("x", merged, None).unasked();
+    let merge = history.transaction(9, 40, 50).step("x", DELETE, None).step("x", merged, None).unrequested();
     merge.at(4).states(&["a", "b"], Some(("m", &["a", "b"])));
     let merge = history.0.last_mut().and_then(|merge| merge.claim.as_mut()?.branch.as_mut());
     merge.expect("it claims states").handled = handled;
@@ -206,8 +206,11 @@ fn what_the_rules_leave_open_goes_to_the_newer_side_unless_a_handler_decides() {
 fn several_fork_points_are_merged_first() {
     let crossed = |last: i64| {
         let mut history = site_merge(None, [increment(2), increment(3)], increment(5), false);
-        let merge =
-            history.transaction(10, 40, 50).step("x", DELETE, None).step("x", increment(5), None).unasked();
+        let merge = history
+            .transaction(10, 40, 50)
+            .step("x", DELETE, None)
+            .step("x", increment(5), None)
+            .unrequested();
         merge.at(5).states(&["a", "b"], Some(("n", &["a", "b"])));
         history
             .transaction(3, 60, 70)
@@ -223,7 +226,7 @@ fn several_fork_points_are_merged_first() {
             .transaction(11, 80, 90)
             .step("x", DELETE, None)
             .step("x", increment(last), None)
-            .unasked();
+            .unrequested();
         merge.at(8).states(&["m1", "n1"], Some(("p", &["m1", "n1"])));
         history
     };

@@ -157,7 +157,7 @@ fn sessions_that_share_a_thread_read_one_another_s_answered_writes() {
     }
 }
 
-/// What one session of a thread read, another one that is asked later does not miss, whoever wrote it.
+/// What one session of a thread read, another one invoked later does not miss, whoever wrote it.
 #[test]
 fn the_snapshots_of_a_shared_thread_do_not_go_back() {
     for (invoked, good) in [(35, false), (25, true)] {
@@ -171,7 +171,7 @@ fn the_snapshots_of_a_shared_thread_do_not_go_back() {
 
 /// A session that goes on before it is known what became of its last transaction.
 #[test]
-fn what_a_session_was_not_told_it_must_see_all_the_same_once_its_thread_knows() {
+fn a_session_must_see_unanswered_writes_once_its_thread_knows_them() {
     for (seen, reply, good) in [(1, "\"a\"", true), (0, "(nil)", false)] {
         let mut history = History::default();
         let first = history.transaction(1, 0, 10).step("x", write("a"), None);

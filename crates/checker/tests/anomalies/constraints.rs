@@ -91,7 +91,7 @@ fn a_state_has_the_children_that_its_site_has_answered_for() {
 }
 
 #[test]
-fn joined_demands_are_kept_together_or_one_of_them() {
+fn joined_demands_hold_together_or_one_of_them() {
     let joined = || vec![Parent, State("1@1.1".into())];
     assert_good(&begins("1@1.1", Constraint::Either(joined())));
     assert_bad(

@@ -232,7 +232,7 @@ fn broken_sessions() {
     assert_verdicts("an effect without its cause", &causes, &with(WritesFollowReads), &[]);
 }
 
-/// As by a view change that forgets what some replica had answered from: nobody told the client of the first.
+/// As by a view change that forgets what some replica had answered from: the first client has no reply.
 #[test]
 fn an_observed_transaction_vanishes() {
     let ordered = [StrictSerializable, Serializable, Snapshot, TransactionalCausal, Causal];

@@ -1,4 +1,4 @@
-//! What took effect without anybody's claim, beside what clients in doubt asked for.
+//! What took effect without anybody's claim, beside what clients in doubt requested.
 
 use crate::anomalies::support::{DELETE, GET, History, add, increment, write};
 use anabranch_checker::{Check, Level, SearchOutcome, check, search_requested};
@@ -10,7 +10,7 @@ fn violations(history: &History) -> Vec<(Check, String)> {
     report.violations.into_iter().map(|violation| (violation.check, violation.message)).collect()
 }
 
-fn assert_unasked(history: &History) {
+fn assert_unrequested(history: &History) {
     let found = violations(history);
     let is_meant = |(check, message): &(Check, String)| {
         *check == Check::Claims && message.contains("no client in doubt asked for that")
@@ -21,38 +21,44 @@ fn assert_unasked(history: &History) {
 /// A client in doubt about writes of two keys, and what came of that: effects at a place that nobody claims.
 fn in_doubt(came_of_it: &[(&str, &str)]) -> History {
     let mut history = History::default();
-    let asked = history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
-    asked.step("y", write("b"), Some("OK")).without_effects().unknown();
+    let requested = history.transaction(1, 0, 10).step("x", write("a"), Some("OK"));
+    requested.step("y", write("b"), Some("OK")).without_effects().unknown();
     let mut stray = history.transaction(9, 0, 10).at(5);
     for (key, value) in came_of_it {
         stray = stray.step(key, write(value), None);
     }
-    stray.unasked().unknown();
+    stray.unrequested().unknown();
     history
 }
 
 #[test]
 fn a_commit_of_unknown_outcome_takes_effect_on_all_its_shards_or_on_none() {
     assert_eq!(violations(&in_doubt(&[("x", "a"), ("y", "b")])), []);
-    assert_unasked(&in_doubt(&[("x", "a")]));
-    assert_unasked(&in_doubt(&[("y", "b")]));
+    assert_unrequested(&in_doubt(&[("x", "a")]));
+    assert_unrequested(&in_doubt(&[("y", "b")]));
 }
 
 #[test]
-fn a_commit_of_unknown_outcome_has_the_effects_that_were_asked_for() {
-    assert_unasked(&in_doubt(&[("x", "a"), ("y", "c")]));
-    assert_unasked(&in_doubt(&[("x", "a"), ("y", "b"), ("z", "c")]));
+fn a_commit_of_unknown_outcome_has_the_requested_effects() {
+    assert_unrequested(&in_doubt(&[("x", "a"), ("y", "c")]));
+    assert_unrequested(&in_doubt(&[("x", "a"), ("y", "b"), ("z", "c")]));
 }
 
 /// An increment in doubt, and strays that add.
 fn increments(in_doubt: &[i64], came_of_it: &[i64]) -> History {
     let mut history = History::default();
     for (session, by) in in_doubt.iter().enumerate() {
-        let asked = history.transaction(session as u64, 0, 10).step("n", increment(*by), Some("(integer) 1"));
-        asked.without_effects().unknown();
+        let requested =
+            history.transaction(session as u64, 0, 10).step("n", increment(*by), Some("(integer) 1"));
+        requested.without_effects().unknown();
     }
     for (place, by) in came_of_it.iter().enumerate() {
-        history.transaction(9, 0, 10).step("n", increment(*by), None).at(place as u64).unasked().unknown();
+        history
+            .transaction(9, 0, 10)
+            .step("n", increment(*by), None)
+            .at(place as u64)
+            .unrequested()
+            .unknown();
     }
     history
 }
@@ -60,14 +66,14 @@ fn increments(in_doubt: &[i64], came_of_it: &[i64]) -> History {
 #[test]
 fn each_client_in_doubt_explains_one_stray() {
     assert_eq!(violations(&increments(&[1, 2], &[2, 1])), []);
-    assert_unasked(&increments(&[1], &[1, 1]));
-    assert_unasked(&increments(&[1], &[5]));
+    assert_unrequested(&increments(&[1], &[1, 1]));
+    assert_unrequested(&increments(&[1], &[5]));
 }
 
 #[test]
 fn what_several_ask_for_may_be_one_transaction() {
     assert_eq!(violations(&increments(&[1, 2, 4], &[5])), []);
-    assert_unasked(&increments(&[1, 2, 4], &[8]));
+    assert_unrequested(&increments(&[1, 2, 4], &[8]));
 }
 
 /// What a step does depends on the state on which the stray stands: there is nothing to delete, or to add.
@@ -78,11 +84,11 @@ fn a_stray_is_looked_at_where_it_stands() {
         if there {
             history.transaction(2, 0, 10).step("s", add("m"), Some("(integer) 1")).at(1);
         }
-        let asked = history.transaction(1, 20, 30).step("s", DELETE, Some("(integer) 1"));
-        asked.step("y", write("b"), Some("OK")).without_effects().unknown();
-        history.transaction(9, 0, 10).step("y", write("b"), None).at(25).unasked().unknown();
+        let requested = history.transaction(1, 20, 30).step("s", DELETE, Some("(integer) 1"));
+        requested.step("y", write("b"), Some("OK")).without_effects().unknown();
+        history.transaction(9, 0, 10).step("y", write("b"), None).at(25).unrequested().unknown();
         if there {
-            assert_unasked(&history);
+            assert_unrequested(&history);
         } else {
             assert_eq!(violations(&history), []);
         }
@@ -102,9 +108,9 @@ fn in_other_orders_too_no_key_and_no_plain_write_is_missing() {
     assert_eq!(causal(&[("x", "a"), ("y", "c")]), [Check::Claims]);
 }
 
-/// The search believes no effect: what was asked for in doubt is executed, or not.
+/// The search believes no effect: a request in doubt is executed, or not.
 #[test]
-fn a_search_of_what_was_asked_for_leaves_out_what_nobody_asked_for() {
+fn a_search_of_requests_leaves_out_effects_without_a_request() {
     let read = |value: &str| {
         let mut history = in_doubt(&[("x", "a"), ("y", "c")]);
         history.transaction(2, 20, 30).step("y", GET, Some(value)).at(25);

@@ -109,7 +109,7 @@ fn fractured_read() {
 
 #[test]
 fn real_time_inversion_through_a_third_transaction() {
-    // Corrections 1, shape (b): the timestamps are a serial order, real time is not kept.
+    // Corrections 1, shape (b): the timestamps are a serial order, real-time order does not hold.
     let mut history = History::default();
     history.transaction(3, 0, 100).step("a", GET, Some("(nil)")).step("b", write("t3"), Some("OK")).at(7);
     history.transaction(1, 10, 20).step("a", write("t1"), Some("OK")).at(10);
@@ -129,7 +129,7 @@ fn write_skew() {
     assert_search_refuses(&history);
 }
 
-/// A look at which keys of the keyspace there are, told as histories tell KEYS: key by key.
+/// A look at which keys of the keyspace there are, recorded as histories record KEYS: key by key.
 fn look<'h>(transaction: Builder<'h>, a: bool, b: bool) -> Builder<'h> {
     let seen = |exists: bool| Some(if exists { "(integer) 1" } else { "(integer) 0" });
     transaction.step("a", EXISTS, seen(a)).step("b", EXISTS, seen(b))

@@ -184,13 +184,13 @@ impl Builder<'_> {
         self.0.responded = None;
     }
 
-    /// The client was told that nothing happened.
+    /// The client got an error: nothing happened.
     pub fn aborted(self) {
         self.0.outcome = Outcome::Aborted;
     }
 
-    /// Nobody asked for it: it claims effects, and has no steps.
-    pub fn unasked(self) -> Self {
+    /// No client requested it: it claims effects, and has no steps.
+    pub fn unrequested(self) -> Self {
         self.0.steps.clear();
         self
     }
