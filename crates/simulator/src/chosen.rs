@@ -1,5 +1,5 @@
-//! What servers choose when they add to streams and deliver from them, told to the checkers: whoever replays a history knows
-//! neither the clock nor the region of who chose.
+//! What servers choose when they add to streams and deliver from them, for the checkers: whoever replays a history
+//! knows neither the clock nor the region of who chose.
 //!
 //! `XADD key *` becomes `XADD key ID` with the id that was chosen, of which the reply tells, or else the effect: every added
 //! value is added by one step only, or by retries of it. Deliveries are said to have happened when their transaction committed,
@@ -28,9 +28,9 @@ pub(crate) fn tell(history: &mut [Transaction]) {
         for step in &mut transaction.steps {
             let bytes = step.operation.0.clone();
             let Some((items, NewId::Next)) = addition(&bytes) else { continue };
-            let told = step.reply.as_deref().filter(|_| !step.blind).and_then(id_of);
+            let replied = step.reply.as_deref().filter(|_| !step.blind).and_then(id_of);
             let place = (step.key.clone(), items);
-            let id = told.or_else(|| own.get(&place).or_else(|| chosen.get(&place)).copied());
+            let id = replied.or_else(|| own.get(&place).or_else(|| chosen.get(&place)).copied());
             if let Some(id) = id {
                 step.operation = Bytes(with_id(&bytes, id));
             }

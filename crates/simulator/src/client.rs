@@ -124,7 +124,7 @@ impl Open {
             Stage::Operate(from) => &self.plan.steps[from..self.operate_end(from)],
             _ => &[],
         };
-        let steps = steps.iter().map(|step| asked(step, seed)).collect::<Result<Vec<_>, _>>()?;
+        let steps = steps.iter().map(|step| decoded(step, seed)).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<(&[u8], KeyHash)> =
             self.plan.steps.iter().map(|step| (&step.key.0[..], seed.hash(&step.key.0))).collect();
         let watched = self.plan.watching == Watching::Heeded;
@@ -255,9 +255,9 @@ pub(crate) fn is_null_array(reply: &ReplyBuf) -> bool {
     matches!(elements.next(), Some(Reply::NullArray)) && elements.next().is_none()
 }
 
-fn asked(step: &checker::Step, seed: HashSeed) -> Result<Step<'_>, Malformed> {
+fn decoded(step: &checker::Step, seed: HashSeed) -> Result<Step<'_>, Malformed> {
     if let Some(keyset) = KeysetStep::of(step) {
-        return Ok(keyset.as_asked());
+        return Ok(keyset.as_step());
     }
     let operation = datatypes::Operation::decode(&mut Reader::new(&step.operation.0))?;
     let hash = seed.hash(&step.key.0);

@@ -59,7 +59,7 @@ impl Layout {
     }
 }
 
-/// What an instance is told at its start, the same in every life.
+/// What configures an instance at its start, the same in every life.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The deployment's shape.
@@ -112,13 +112,13 @@ pub trait Deployment {
     fn claims(&self, instance: &mut Self::Protocol) -> Vec<Claim>;
 
     /// What this instance knows of committed transactions, its own part of their effects at least: for those that no
-    /// coordinator lived to claim. The session is not looked at. Asked for now and then.
+    /// coordinator lived to claim. The session is not looked at. Called now and then.
     fn outcomes(&self, instance: &Self::Protocol) -> Vec<Claim> {
         let _ = instance;
         Vec::new()
     }
 
-    /// What this instance knows to have ended without effects. Asked for with `outcomes`.
+    /// What this instance knows to have ended without effects. Called with `outcomes`.
     fn aborted(&self, instance: &Self::Protocol) -> Vec<TransactionId> {
         let _ = instance;
         Vec::new()
@@ -211,7 +211,7 @@ pub trait Deployment {
         Vec::new()
     }
 
-    /// What shows a known bug that is not fixed yet, or was hardly tried: drawn only if it is asked for by name.
+    /// What shows a known bug that is not fixed yet, or was hardly tried: drawn only if the command names it.
     fn off(&self) -> &[Feature] {
         &[]
     }
@@ -272,7 +272,8 @@ pub trait Deployment {
         false
     }
 
-    /// What an instance has ended with an evicted region since the last call: whatever its client was told, it has no effect.
+    /// What an instance has ended with an evicted region since the last call: whatever the reply said, it has no
+    /// effect.
     fn abandoned(&self, instance: &mut Self::Protocol) -> Vec<TransactionId> {
         let _ = instance;
         Vec::new()

@@ -71,7 +71,7 @@ features! {
     Eviction = 0.2;
     /// What was lost to concurrent writes is settled now and then, where that is listed.
     Resolutions = 0.3;
-    /// A process dies when it has answered a client; what it would have told other processes at the same time is lost.
+    /// A process dies when it has answered a client; its messages to other processes at the same time are lost.
     LastReplies = 0.3;
     /// Counters, summaries, tops and identifiers: types that Redis does not have.
     Types = 0.1;
@@ -80,7 +80,7 @@ features! {
     /// Writes that an earlier one may hide which they have not observed: elements of lists are replaced, registers and fields
     /// that others write words to are incremented.
     Encounters = 0.1;
-    /// Of what goes wrong at certain times only what is asked for, or else one kind, and often.
+    /// Of what goes wrong at certain times only what the command names, or else one kind, and often.
     Focus = 0.1;
     /// One or two keys are all there is.
     FewKeys = 0.1;
@@ -89,7 +89,7 @@ features! {
     /// A process is cut off for a moment while others restart, so that views begin which it sleeps through, and one more when
     /// it is back.
     SleepingReplicas = 0.1;
-    /// Processes with replicas restart one after the other, faster than the views that begin with that are told.
+    /// Processes with replicas restart one after the other, faster than the views that begin with that are announced.
     CrashLoops = 0.1;
     /// Links lose most of their packets for a while, in one direction or both.
     LossyLinks = 0.1;
@@ -171,7 +171,7 @@ impl Feature {
         [FlippedBits, ZeroedTails, LostSegments, OlderDisks, BlackOuts].contains(&self)
     }
 
-    /// True for what this seed brings only where it is asked for.
+    /// True for what this seed brings only where the command names it.
     pub(crate) fn is_rare_in(self, seed: u64) -> bool {
         seed < RARE_FROM && RARE.contains(&self) || seed < NEW_FROM && NEW.contains(&self)
     }
@@ -202,7 +202,7 @@ impl std::fmt::Display for Feature {
 /// The first seed that brings the features of `RARE` by itself. Those below are the seeds that tests and documents name.
 const RARE_FROM: u64 = 10_000_000;
 
-/// What seeds below `RARE_FROM` bring only where it is asked for.
+/// What seeds below `RARE_FROM` bring only where the command names it.
 const RARE: [Feature; 22] = [
     Feature::Types,
     Feature::MergedPipelines,
@@ -231,7 +231,7 @@ const RARE: [Feature; 22] = [
 /// The first seed that brings the features of `NEW` by itself: those that tests name are smaller.
 const NEW_FROM: u64 = 100_000;
 
-/// What seeds below `NEW_FROM` bring only where it is asked for.
+/// What seeds below `NEW_FROM` bring only where the command names it.
 const NEW: [Feature; 5] =
     [Feature::UserTypes, Feature::Scripts, Feature::Renames, Feature::Constraints, Feature::Streams];
 
@@ -262,7 +262,7 @@ pub struct Swarm {
     pub longest: usize,
     /// The share of operations that only read.
     pub reads: f64,
-    /// Of the operations that write, the share whose result is not asked for.
+    /// Of the operations that write, the share whose client wants no result.
     pub blind: f64,
     /// The share of transactions that are one operation.
     pub single: f64,

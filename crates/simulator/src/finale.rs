@@ -25,7 +25,7 @@ const ROUND: u64 = 500_000;
 /// What came of one run of a seed.
 #[derive(Debug)]
 pub struct Run {
-    /// The run told as a script in which everything is written down.
+    /// The run as a script in which everything is written down.
     pub script: Script,
     /// A hash of everything that happened.
     pub trace_hash: u64,
@@ -291,13 +291,13 @@ impl<D: Deployment> World<D> {
             undecided_unclaimed: false,
             gave_up: false,
         };
-        run.asked_otherwise(whole)
+        run.with_second_opinions(whole)
     }
 }
 
 impl Run {
     /// With what checks find that believe no claim. Of a history that is not whole no order is looked for.
-    fn asked_otherwise(mut self, whole: bool) -> Self {
+    fn with_second_opinions(mut self, whole: bool) -> Self {
         let report = &mut self.report;
         let is_searched = whole && report.violations.is_empty() && report.model == Level::StrictSerializable;
         let searched = is_searched.then(|| search_requested(&self.history, SEARCHED));
@@ -320,10 +320,10 @@ impl Run {
 /// What a causal history is without its claims, if these explain it. Sessions of a region that was lost may have seen what was
 /// given up, which only claims tell.
 fn second_opinion(history: &[Transaction], report: &Report) -> Option<Report> {
-    let is_asked = report.model == Level::TransactionalCausal
+    let applies = report.model == Level::TransactionalCausal
         && report.violations.is_empty()
         && !history.iter().any(|transaction| transaction.given_up);
-    is_asked.then(|| check_unclaimed(history, Level::TransactionalCausal)).map(|mut report| {
+    applies.then(|| check_unclaimed(history, Level::TransactionalCausal)).map(|mut report| {
         for violation in &mut report.violations {
             violation.message = format!("the claims explain it, but without them: {}", violation.message);
         }

@@ -1,7 +1,8 @@
 //! A gateway between clients and their coordinators, as servers have one: for commands that take several requests, each of
 //! which needs the reply before it. RENAME, scripts in Lua (`EVAL`), and transactions that contain such.
 //!
-//! The gateway says what is asked next; clients ask it, with all that may go wrong on the way, and hand the reply back.
+//! The gateway decides the next request; clients send it, with all that may go wrong on the way, and hand the reply
+//! back.
 
 use crate::workload::{encode, step};
 use checker::Step;
@@ -45,7 +46,7 @@ impl Front {
     pub fn new(hash_seed: HashSeed) -> Self {
         let config = Config { hash_seed, max_attempts: ATTEMPTS, ..Config::default() };
         let scripts = scripts::Scripts::new(scripts::Library::default());
-        let surroundings = Surroundings { now: Now::default(), asked: Vec::new() };
+        let surroundings = Surroundings { now: Now::default(), submitted: Vec::new() };
         let gateway = Gateway::new(config).with_interpreter(scripts);
         Front { gateway, surroundings, clients: BTreeMap::new(), connected: 0 }
     }
@@ -80,7 +81,7 @@ impl Front {
     pub fn close(&mut self, client: usize) {
         if let Some((connection, _)) = self.clients.remove(&client) {
             self.gateway.close(connection, &mut self.surroundings);
-            self.surroundings.asked.clear();
+            self.surroundings.submitted.clear();
         }
     }
 
@@ -98,8 +99,8 @@ impl Front {
         let Some((connection, request)) = self.clients.get_mut(&client) else {
             return Turn::Answered(Vec::new());
         };
-        let asked = std::mem::take(&mut self.surroundings.asked).pop();
-        if let Some((id, ask)) = asked {
+        let submitted = std::mem::take(&mut self.surroundings.submitted).pop();
+        if let Some((id, ask)) = submitted {
             *request = id;
             return Turn::Ask(ask);
         }
@@ -134,7 +135,7 @@ pub(crate) fn last_reply(mut output: &[u8], count: usize) -> Option<String> {
 #[derive(Debug)]
 struct Surroundings {
     now: Now,
-    asked: Vec<(RequestId, Ask)>,
+    submitted: Vec<(RequestId, Ask)>,
 }
 
 impl Host for Surroundings {
@@ -146,7 +147,7 @@ impl Host for Surroundings {
     ) {
         for (id, request) in requests.drain(..) {
             match taken_down(&request) {
-                Ok(Some(ask)) => self.asked.push((id, ask)),
+                Ok(Some(ask)) => self.submitted.push((id, ask)),
                 Ok(None) => {}
                 Err(error) => replies.reply(id).error(&error),
             }
@@ -197,7 +198,7 @@ fn taken_down(request: &Request<'_>) -> Result<Option<Ask>, Error> {
     Ok(match request {
         Request::Begin { read_only, .. } => Some(Ask::Begin { read_only: *read_only }),
         Request::Operate { steps, .. } => {
-            let on_key = |asked: &protocol::Step<'_>| match asked {
+            let on_key = |submitted: &protocol::Step<'_>| match submitted {
                 protocol::Step::Key(keyed) => Ok(step(keyed.key, encode(&keyed.operation), keyed.blind)),
                 _ => Err(Error::err("the workload has such steps in plans only")),
             };

@@ -125,10 +125,10 @@ impl UserType for Gauge {
         }
     }
 
-    fn combine(held: &Call<'_>, _: &Reply, asked: &Call<'_>) -> Option<Answer<Effect>> {
-        match (held.operation, asked.operation) {
+    fn combine(held: &Call<'_>, _: &Reply, second: &Call<'_>) -> Option<Answer<Effect>> {
+        match (held.operation, second.operation) {
             // One was taken, so there is no lid.
-            ("raise", "raise") => Self::blind(asked).map(|raise| Answer::with(Reply::Ok, raise)),
+            ("raise", "raise") => Self::blind(second).map(|raise| Answer::with(Reply::Ok, raise)),
             ("cover", "cover") => Some(Answer::only(Reply::Integer(0))),
             _ => None,
         }

@@ -37,7 +37,7 @@ impl KeysetStep {
         }
     }
 
-    pub fn as_asked(self) -> protocol::Step<'static> {
+    pub fn as_step(self) -> protocol::Step<'static> {
         match self {
             KeysetStep::Keys => protocol::Step::Keys,
             KeysetStep::Count => protocol::Step::Count,
@@ -123,7 +123,7 @@ impl KnownKeys {
         Some(self.keys.iter().map(|(key, _)| reply.contains(&quoted(key))).collect())
     }
 
-    /// Whether a key with a deadline is listed depends on who has met it, so that is not told.
+    /// Whether a key with a deadline is listed depends on who has met it, so the history leaves that out.
     fn existences(&self, listed: Option<&[bool]>) -> Vec<Step> {
         let exists = |index: usize| listed.map(|listed| format!("(integer) {}", u8::from(listed[index])));
         let lasting = self.keys.iter().enumerate().filter(|(_, (_, lasts))| *lasts);

@@ -2,9 +2,9 @@
 //!
 //! What clients saw before the loss must be explained by all that was committed; what they see once those that are left have
 //! gone on, by what of it these had executed, whatever else was answered. So the history is judged twice: as it was known
-//! when the processes were lost, and as it went on, on top of what was kept. Of what was under way in between only the
-//! effects count. And what was answered stays if the only one that is left had voted for it, and nothing has committed above
-//! it on its keys.
+//! when the processes were lost, and as it went on, on top of what survived. Of what was under way in between only the
+//! effects count. And what was answered stays if the only one that is left had voted for it, and nothing has committed
+//! above it on its keys.
 //!
 //! Outcomes are facts, whatever the epoch: a coordinator that says again that a transaction has committed brings it back
 //! after others have missed it. What these saw is not in the order of the stamps then, and such a run remains undecided
@@ -48,7 +48,7 @@ pub(crate) struct Loss {
     /// The processes that are left of each partition that has lost too many.
     left: BTreeMap<PartitionId, Vec<usize>>,
     /// The processes that got the command to go on, and the time of its last repetition.
-    told: BTreeMap<PartitionId, (usize, u64)>,
+    notified: BTreeMap<PartitionId, (usize, u64)>,
     /// When the last of them had gone on.
     accepted_at: Option<u64>,
     /// Up to where, of each partition, everything that committed was known to those that are left.
@@ -60,14 +60,14 @@ pub(crate) struct Loss {
     /// What came to them only later, from a coordinator that said it again: others may have missed it meanwhile.
     late: bool,
     /// What those that are left, or have joined them, have executed.
-    kept: BTreeMap<PartitionId, BTreeSet<Name>>,
+    executed: BTreeMap<PartitionId, BTreeSet<Name>>,
 }
 
 impl Loss {
     /// A replica of a partition that has gone on has executed a transaction.
     fn executed(&mut self, partition: PartitionId, of: Name) {
-        let Some(kept) = self.kept.get_mut(&partition) else { return };
-        let is_new = kept.insert(of);
+        let Some(executed) = self.executed.get_mut(&partition) else { return };
+        let is_new = executed.insert(of);
         let voted = self.voted.get(&partition).is_some_and(|voted| voted.iter().any(|(id, _)| *id == of));
         self.late |= is_new && !voted && self.accepted_at.is_some() && self.claimed.contains(&of);
     }
@@ -88,9 +88,9 @@ impl Seen {
         };
         let bases =
             left.iter().map(|(partition, processes)| (*partition, base(processes, *partition))).collect();
-        let kept = left.keys().map(|partition| (*partition, BTreeSet::new())).collect();
-        let (told, accepted_at, late) = (BTreeMap::new(), None, false);
-        Loss { at, left, told, accepted_at, bases, claimed, voted, late, kept }
+        let executed = left.keys().map(|partition| (*partition, BTreeSet::new())).collect();
+        let (notified, accepted_at, late) = (BTreeMap::new(), None, false);
+        Loss { at, left, notified, accepted_at, bases, claimed, voted, late, executed }
     }
 }
 
@@ -188,14 +188,14 @@ impl<D: Deployment> World<D> {
                 continue;
             }
             all = false;
-            let told = self.loss.as_ref().and_then(|loss| loss.told.get(&partition).copied());
+            let notified = self.loss.as_ref().and_then(|loss| loss.notified.get(&partition).copied());
             // It asks the one that is furthest, which is known when all have answered.
             let furthest = || {
                 replica_statuses
                     .iter()
                     .max_by_key(|(replica_status, process)| (replica_status.base, *process))
             };
-            let first = match told {
+            let first = match notified {
                 Some((_, at)) if self.now < at + REPEATS => None,
                 Some((first, _)) => Some(first),
                 None if replica_statuses.len() < left.len() => None,
@@ -208,7 +208,7 @@ impl<D: Deployment> World<D> {
                 if self.say_accept(partition, &processes)
                     && let Some(loss) = &mut self.loss
                 {
-                    loss.told.insert(partition, (first, self.now));
+                    loss.notified.insert(partition, (first, self.now));
                 }
             }
         }
@@ -223,20 +223,22 @@ impl<D: Deployment> World<D> {
     /// Tells a living gateway.
     fn say_accept(&mut self, partition: PartitionId, processes: &[ProcessId]) -> bool {
         let Some(message) = self.deployment.accept_loss(partition, processes) else { return false };
-        let told = self.tell_gateway(message);
-        if told {
+        let is_sent = self.tell_gateway(message);
+        if is_sent {
             self.note(&format!("partition {} is to go on with {processes:?}", partition.0));
         }
-        told
+        is_sent
     }
 
     /// The partitions get three replicas again, where there are enough processes.
     fn grow(&mut self) {
         let spares = self.processes.len() - usize::from(self.setting.layout.spares);
-        let Some((told, left)) = self.loss.as_ref().map(|loss| (loss.told.clone(), loss.left.clone())) else {
+        let Some((notified, left)) =
+            self.loss.as_ref().map(|loss| (loss.notified.clone(), loss.left.clone()))
+        else {
             return;
         };
-        for (partition, (first, _)) in told {
+        for (partition, (first, _)) in notified {
             let others = left[&partition].iter().copied().chain(spares..self.processes.len());
             let others = others.filter(|process| *process != first);
             let to: Vec<ProcessId> =
@@ -297,8 +299,8 @@ impl<D: Deployment> World<D> {
     }
 
     /// True if a transaction's effects on a partition have outlived the loss.
-    fn is_kept(&self, loss: &Loss, partition: PartitionId, of: Name, at: u64) -> bool {
-        let (Some(left), Some(kept)) = (loss.left.get(&partition), loss.kept.get(&partition)) else {
+    fn survives(&self, loss: &Loss, partition: PartitionId, of: Name, at: u64) -> bool {
+        let (Some(left), Some(executed)) = (loss.left.get(&partition), loss.executed.get(&partition)) else {
             return true;
         };
         // Who is born up to the base may be forgotten; a stamp is never below the birth.
@@ -307,7 +309,7 @@ impl<D: Deployment> World<D> {
             let known = self.seen.replicas.get(&(*process, partition));
             known.is_some_and(|known| known.executed.contains(&of))
         };
-        kept.contains(&of)
+        executed.contains(&of)
             || left.iter().any(knows)
             || loss.bases.get(&partition).is_some_and(|base| born <= *base)
     }
@@ -323,7 +325,7 @@ impl<D: Deployment> World<D> {
             {
                 let at = place.0;
                 let of = claim.transaction;
-                claim.effects.retain(|(key, _)| self.is_kept(loss, self.partition_of(key), of, at));
+                claim.effects.retain(|(key, _)| self.survives(loss, self.partition_of(key), of, at));
             }
             if !is_new {
                 let has_effects = transaction.claim.as_ref().is_some_and(|claim| !claim.effects.is_empty());
@@ -360,7 +362,7 @@ impl<D: Deployment> World<D> {
                 if writes
                     && voted.contains(&(claim.transaction, place.0))
                     && !self.is_overtaken(transaction, place)
-                    && !self.is_kept(loss, *partition, claim.transaction, place.0)
+                    && !self.survives(loss, *partition, claim.transaction, place.0)
                 {
                     let message = format!(
                         "transaction {} was answered, and is lost in partition {} though the one that is left had \

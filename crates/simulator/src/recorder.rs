@@ -18,22 +18,22 @@ pub(crate) struct Recorder {
     heeding: Vec<usize>,
     /// The newest transaction of each session, by its place in the history.
     newest: BTreeMap<u64, usize>,
-    /// The transactions of a session's pipelines that are not answered, or not claimed since their client was told that
-    /// their outcome is unknown; in order.
+    /// The transactions of a session's pipelines that are not answered, or not claimed since their client got
+    /// UNKNOWNOUTCOME; in order.
     pipelined: BTreeMap<u64, VecDeque<usize>>,
     /// Those of the latter kind.
     in_doubt: BTreeSet<usize>,
     /// The transactions under way by their requests.
     requests: BTreeMap<RequestId, usize>,
-    /// All that were asked for, by their requests.
-    asked: BTreeMap<RequestId, usize>,
-    /// What pipelines asked for in several requests and was done as one transaction.
+    /// All that were sent, by their requests.
+    sent: BTreeMap<RequestId, usize>,
+    /// What pipelines sent in several requests and ran as one transaction.
     merged: Vec<Vec<usize>>,
     /// Where each claim that took a place went.
     claimed: BTreeMap<[u64; 3], usize>,
     /// The regions that took part in transactions, where there may be several.
     parts: BTreeMap<[u64; 3], RegionSet>,
-    /// The transactions whose sessions went on with less than they had seen, and were told so.
+    /// The transactions whose sessions got the error that they go on with less than they had seen.
     pub degraded: BTreeSet<usize>,
     /// What some instance has ended without effects.
     aborted: BTreeSet<[u64; 3]>,
@@ -125,10 +125,10 @@ impl Recorder {
     }
 
     /// A request of a transaction has reached its gateway, where its session has this thread in common with others.
-    pub fn asked(&mut self, request: RequestId, place: usize, thread: Option<u64>) {
+    pub fn on_request(&mut self, request: RequestId, place: usize, thread: Option<u64>) {
         self.history[place].thread = thread;
         self.requests.insert(request, place);
-        self.asked.insert(request, place);
+        self.sent.insert(request, place);
     }
 
     /// A request of a transaction is lost with its connection: no claim is about it.
@@ -198,8 +198,9 @@ impl Recorder {
 
     /// What was refused because its key has several values shows nothing of one of them, and did nothing.
     pub fn leave_out_siblings(&mut self) {
-        let told = |step: &Step| step.reply.as_ref().is_some_and(|reply| reply.starts_with("-SIBLINGS"));
-        self.history.iter_mut().for_each(|transaction| transaction.steps.retain(|step| !told(step)));
+        let is_siblings =
+            |step: &Step| step.reply.as_ref().is_some_and(|reply| reply.starts_with("-SIBLINGS"));
+        self.history.iter_mut().for_each(|transaction| transaction.steps.retain(|step| !is_siblings(step)));
     }
 
     /// With this reply the client got the error that its session's writes were given up.
@@ -211,11 +212,11 @@ impl Recorder {
     /// inherited context (HA-POCC). Nothing is recorded after it.
     pub fn begin_threads_anew(&mut self, gives_up_dependants: bool) {
         let mut last = self.history.iter().map(|transaction| transaction.session).max().unwrap_or(0);
-        let told: Vec<usize> = match gives_up_dependants {
+        let notified: Vec<usize> = match gives_up_dependants {
             true => (0..self.history.len()).filter(|place| self.history[*place].loss_reported).collect(),
             false => Vec::new(),
         };
-        let mut anew: Vec<usize> = self.degraded.iter().copied().chain(told).collect();
+        let mut anew: Vec<usize> = self.degraded.iter().copied().chain(notified).collect();
         anew.sort_unstable();
         anew.dedup();
         for place in &anew {
@@ -223,7 +224,7 @@ impl Recorder {
             last += 1;
             for later in self.history[place + 1..].iter_mut().filter(|later| later.session == session) {
                 later.session = last;
-                // It was asked for before.
+                // It was sent before.
                 later.follows = later.follows.filter(|_| Some(later.invoked) >= responded);
             }
         }
@@ -240,7 +241,7 @@ impl Recorder {
     /// of the effects; what they say about its place must agree.
     pub fn claim(&mut self, claim: protocol::Claim) {
         let mut claimed: Vec<usize> =
-            claim.requests.iter().filter_map(|request| self.asked.get(request).copied()).collect();
+            claim.requests.iter().filter_map(|request| self.sent.get(request).copied()).collect();
         if claimed.is_empty() {
             claimed.extend(self.current(claim.session.0));
         }
@@ -255,7 +256,7 @@ impl Recorder {
         }
     }
 
-    /// `place` is what its session asked for.
+    /// `place` is the request of its session.
     fn take_claim(&mut self, place: Option<usize>, mut claim: protocol::Claim) {
         self.note_parts(&claim);
         self.keys.expand_claim(&mut claim, None);
@@ -314,9 +315,10 @@ impl Recorder {
         self.claimed.keys().copied().collect()
     }
 
-    /// What ran as one transaction becomes one in the history, under its first command: asked for when its last command was,
-    /// and answered when the first was. The last command may be another session's, and later than what the first one's asked
-    /// for next: not later than that, then, by which checkers tell the order within a session.
+    /// What ran as one transaction becomes one in the history, under its first command: invoked when its last command
+    /// was, and answered when the first was. The last command may be another session's, and later than the next
+    /// command of the first one's session: then not later than that, since checkers derive the order within a session
+    /// from it.
     pub fn merge_pipelines(&mut self) {
         for places in std::mem::take(&mut self.merged) {
             let took_effect = self.history[places[0]].place().is_some();
@@ -376,7 +378,8 @@ impl Recorder {
     }
 
     /// Nothing may have happened to a watched key between the look at it and the transaction that heeded the watch. In
-    /// causal keyspaces a look may be old, and another region's writes stop nobody (Corrections 70): not asked there.
+    /// causal keyspaces a look may be old, and another region's writes stop nobody (Corrections 70): not checked
+    /// there.
     pub fn check_watches(&mut self) {
         for place in std::mem::take(&mut self.heeding) {
             let heeding = &self.history[place];
@@ -440,7 +443,7 @@ impl Recorder {
 }
 
 /// The effects on a key, in their order, without deletions of what was just deleted: an expired key's deletion commits
-/// with every operation that met it, and a coordinator claims it as often as it asked.
+/// with every operation that met it, and a coordinator claims it as often as it requested it.
 fn effects_on(key: &Key, effects: &[(Key, Bytes)]) -> Vec<Bytes> {
     let mut deletion = Vec::new();
     Effect::DELETE.encode(&mut deletion);

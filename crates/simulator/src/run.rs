@@ -66,7 +66,7 @@ pub struct Summary {
     pub trace_hash: String,
     /// The seeds that failed.
     pub failures: Vec<Failure>,
-    /// The readable trace of the last run, if it was asked for.
+    /// The readable trace of the last run, if requested.
     #[serde(skip)]
     pub trace: Vec<String>,
     /// The history of the last run, as JSON lines.

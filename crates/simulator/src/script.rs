@@ -1,7 +1,7 @@
 //! A run as data: the shape, the options, the faults with their times, and what clients do.
 //!
 //! A seed is drawn into a script, and a script is run. What clients do is drawn while it runs, because it depends on
-//! when their transactions end; it is recorded, so that the run can be told again as a script in which everything is
+//! when their transactions end; it is recorded, so that the run can be written as a script in which everything is
 //! written down, and things left out of it (`shrink`). Noise (delays, losses, the lengths of syncs) is drawn from the
 //! seed, by a stream of its own for every link, process and client.
 //!

@@ -186,7 +186,7 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// What of a request is lost with its client's connection, if it is, and how long after it was asked for.
+    /// What of a request is lost with its client's connection, if it is, and how long after it was sent.
     fn loss_of(&self, request: RequestId) -> Option<(Lost, u64)> {
         if !self.faults || !self.swarm.has(Feature::LostConnections) {
             return None;
@@ -206,10 +206,10 @@ impl<D: Deployment> World<D> {
         let place = open.place;
         let life = self.processes[process].life.as_ref().filter(|_| self.setting.shared);
         let thread = life.map(|life| (process as u64) << 32 | u64::from(life.incarnation.0));
-        // The batch borrows from what is asked.
-        let asked = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
-        self.recorder.asked(request, place, thread);
-        let fed = asked.ask::<D::Protocol>(session, seed, |batch| {
+        // The batch borrows from the request.
+        let reopened = Open { plan: open.plan.clone(), context: open.context.clone(), request, ..*open };
+        self.recorder.on_request(request, place, thread);
+        let fed = reopened.ask::<D::Protocol>(session, seed, |batch| {
             self.step(process, replica, |replica, now, random, sink| replica.step(now, batch, random, sink));
         });
         if let Err(error) = fed {
@@ -347,8 +347,8 @@ impl<D: Deployment> World<D> {
         }
     }
 
-    /// The client closes its session, not knowing what becomes of what it asked for, and will go on with another,
-    /// perhaps elsewhere.
+    /// The client closes its session, not knowing what becomes of its request, and will go on with another, perhaps
+    /// elsewhere.
     fn leave(&mut self, client: usize) {
         let Client { session, gateway, ref open, .. } = self.clients[client];
         let first =

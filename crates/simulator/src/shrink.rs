@@ -209,9 +209,10 @@ impl Shrinker<'_> {
             let mut end = count(&self.best);
             while end > 0 && !self.spent() {
                 let start = end.saturating_sub(size);
-                let kept = (0..count(&self.best)).filter(|index| !(start..end).contains(index)).collect();
+                let remaining =
+                    (0..count(&self.best)).filter(|index| !(start..end).contains(index)).collect();
                 let mut script = self.best.clone();
-                keep(&mut script, &kept);
+                keep(&mut script, &remaining);
                 self.offer(script);
                 end = start;
             }

@@ -8,10 +8,10 @@ use crate::world::{Event, LAZY_SYNC, World};
 use protocol::{Durability, SpoolRequest};
 use types::Incarnation;
 
-/// The share of chunks that a spool loses, in percent, half of them before they are kept.
+/// The share of chunks that a spool loses, in percent, half of them before they are stored.
 const CHUNKS_LOST: u32 = 4;
 /// How long a spool takes to tell a chunk, in microseconds, at most.
-const CHUNK_TOLD: u64 = 3_000;
+const CHUNK_DELAY: u64 = 3_000;
 /// Between two pieces of a checkpoint, in microseconds, at most; and of one that lasts long.
 const PAUSE: u64 = 2_000;
 const LONG_PAUSE: u64 = 50_000;
@@ -22,7 +22,7 @@ impl<D: Deployment> World<D> {
         let now = self.now;
         let process = &mut self.processes[index];
         let Some(life) = &mut process.life else { return };
-        let (noise, mut told) = (&mut process.spool_noise, Vec::new());
+        let (noise, mut answers) = (&mut process.spool_noise, Vec::new());
         for (replica, spool) in life.spools.iter_mut().enumerate() {
             for request in life.replicas[replica].spool_requests() {
                 if let SpoolRequest::Forget { through } = request {
@@ -44,11 +44,11 @@ impl<D: Deployment> World<D> {
                     SpoolRequest::Spill { chunk, .. } | SpoolRequest::Fetch { chunk } => chunk,
                     SpoolRequest::Forget { .. } => continue,
                 };
-                told.push((noise.u64(1..CHUNK_TOLD), replica, chunk, lost));
+                answers.push((noise.u64(1..CHUNK_DELAY), replica, chunk, lost));
             }
         }
         let incarnation = life.incarnation;
-        for (delay, replica, chunk, lost) in told {
+        for (delay, replica, chunk, lost) in answers {
             self.after(delay, Event::Spooled { process: index, incarnation, replica, chunk, lost });
         }
     }

@@ -9,7 +9,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// With `readable`, the lines are kept too.
+    /// With `readable`, the trace holds the lines too.
     pub fn new(readable: bool) -> Self {
         Trace { hash: Xxh3::new(), lines: readable.then(Vec::new) }
     }

@@ -74,7 +74,7 @@ const KINDS: [(Kind, &str); PLAIN_KINDS + 5] = [
     (Kind::Uid, "uid"),
 ];
 
-/// How a transaction is asked for.
+/// How a client sends a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Shape {
@@ -82,7 +82,7 @@ pub(crate) enum Shape {
     One,
     /// All steps in one request.
     Many,
-    /// Every step a transaction of its own; all are asked for at once.
+    /// Every step a transaction of its own; all sent at once.
     Pipeline,
     /// Begin, one request for each so many steps, then Commit, or Abort.
     Interactive { read_only: bool, steps_per_request: usize, give_up: bool },
@@ -124,7 +124,7 @@ pub(crate) struct Plan {
     /// to so far, and none in scripts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Vec<String>>,
-    /// What it demands of the states of a branch keyspace. For a state it says which of those that clients were told of,
+    /// What it demands of the states of a branch keyspace. For a state it says which of those in replies to clients,
     /// counted from the newest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints: Option<Constraints>,

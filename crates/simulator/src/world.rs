@@ -50,7 +50,7 @@ pub(crate) enum Event {
     BeginSync { process: usize, incarnation: Incarnation },
     /// A checkpoint begins, or goes on.
     Checkpoint { process: usize, incarnation: Incarnation, begin: bool },
-    /// A replica is told of a chunk of its spool; `lost` if it is not there, whether it is or not.
+    /// A replica gets a chunk of its spool; `lost` if it is not there, whether it is or not.
     Spooled { process: usize, incarnation: Incarnation, replica: usize, chunk: u64, lost: bool },
     /// A dead process starts.
     Restart { process: usize },
@@ -108,7 +108,7 @@ pub(crate) struct World<D: Deployment> {
     pub began: Vec<TimedPlan>,
     /// The contexts that clients were given, the newest last.
     pub contexts: Vec<Context>,
-    /// The states of a branch keyspace that clients were told of, the newest last.
+    /// The states of a branch keyspace in replies to clients, the newest last.
     pub states: Vec<String>,
     /// The region that is lost for good.
     pub lost_region: Option<RegionId>,

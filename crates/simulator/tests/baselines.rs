@@ -38,14 +38,14 @@ fn a_forgotten_bound_is_caught() {
 /// As in the code that the thesis measured, where what commits is read from the next application on.
 #[test]
 fn reads_that_wait_for_applications_keep_the_promise_too() {
-    fn assert_kept<S: Checked>(name: &str) {
+    fn assert_promises<S: Checked>(name: &str) {
         let applied = stable::Options { applied_reads: true, ..stable::Options::default() };
         let summary = run_seeds(name, &options(11, 2), || CausalDeployment::<S>::new(applied));
         assert_clean(&summary);
     }
-    assert_kept::<Cure>("cure");
-    assert_kept::<HybridCure>("h-cure");
-    assert_kept::<Blocking>("bpr");
+    assert_promises::<Cure>("cure");
+    assert_promises::<HybridCure>("h-cure");
+    assert_promises::<Blocking>("bpr");
 }
 
 /// A long run.
@@ -72,7 +72,7 @@ mod soak {
         );
     }
 
-    /// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim told of it.
+    /// The simulator's: what a dead gateway's transaction did was replicated with the state, and no claim names it.
     #[test]
     fn what_is_replicated_with_the_state_is_known() {
         assert_keeps_its_promise("cure", &options(1_000_013, 1));

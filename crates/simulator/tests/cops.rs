@@ -41,9 +41,10 @@ fn a_region_is_lost_and_the_others_go_on() {
     }
 }
 
-/// A region is lost, and who is left loses power when it has been told and may not have synced that: it is told again.
+/// A region is lost, and a survivor loses power when it has the eviction and may not have synced it: the eviction is
+/// sent again.
 #[test]
-fn a_survivor_that_forgets_the_eviction_is_told_again() {
+fn a_survivor_that_forgets_the_eviction_gets_it_again() {
     for step in 0..4 {
         let mut script = Script::draw("cops", &CopsDeployment::default(), 3, &[]);
         let layout = Layout { regions: 2, partitions: 1, replicas: 1, apart: true, ..Layout::default() };
@@ -85,7 +86,7 @@ fn cops_gt_with_one_round_is_caught() {
     assert_caught("cops-gt", &[], 1..=40, Mutant::OneRound);
 }
 
-/// Corrections 49: a put that is asked for again is written again.
+/// Corrections 49: a repeated put is written again.
 #[test]
 fn cops_that_writes_twice_is_caught() {
     assert_caught("cops", &[], 1..=40, Mutant::WrittenTwice);

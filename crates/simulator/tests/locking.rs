@@ -55,14 +55,14 @@ fn single_commands_that_do_not_see_those_before_them_are_caught() {
     assert_caught(Concurrency::Locking, 1..=40, Mutant::EvaluateOnApplied);
 }
 
-/// Sessions see what is in a leader's log and not applied, and readers are told of it: it may be lost with the leader.
+/// Sessions see what is in a leader's log and not applied, and reads show it: it may be lost with the leader.
 #[test]
 fn what_is_shown_before_it_is_applied_is_caught() {
     assert_caught(Concurrency::Locking, 0..=199, Mutant::ShowUnapplied);
 }
 
 #[test]
-fn members_of_a_batch_that_are_told_each_others_results_are_caught() {
+fn members_of_a_batch_that_get_each_others_results_are_caught() {
     assert_caught(Concurrency::Locking, 1..=40, Mutant::MixResults);
 }
 
@@ -90,8 +90,8 @@ fn keys_that_come_and_go_unnoticed_are_caught() {
 
 /// Seed 19 of locking: several clients of one coordinator are in doubt about what committed as one. Seed 122 of occ: over
 /// several shards one looked at all keys, and what came later at one of them, and left all keys as they were, got a lower
-/// timestamp. Seed 780 of locking: a deletion of everything wounded one that had been granted its lock at the same moment, which then got its
-/// vote and was told that it was refused.
+/// timestamp. Seed 780 of locking: a deletion of everything wounded one that had been granted its lock at the same
+/// moment, which then got its vote and the answer that it was refused.
 #[test]
 fn commands_on_the_whole_keyspace_keep_the_promise_inside_transactions() {
     for (protocol, seeds) in [("locking", vec![0..8, 19..20, 780..781]), ("occ", vec![0..8, 122..123])] {

@@ -80,7 +80,7 @@ fn a_loss_that_is_settled_in_one_region_only_is_caught() {
     assert_caught_with(&[Feature::Resolutions], 11..=40, paris::Mutant::SettledHereOnly);
 }
 
-/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+/// Corrections 72: sessions of a process share a causal thread unless an option says otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
     let options = Options { with: vec![Feature::SharedThreads], ..options(11, 3) };
@@ -176,6 +176,6 @@ fn a_survivor_that_aborts_what_others_have_is_caught() {
 }
 
 #[test]
-fn a_session_that_is_not_told_of_what_is_given_up_is_caught() {
+fn a_session_without_an_error_for_lost_writes_is_caught() {
     assert_caught_evicting(9..=58, paris::Mutant::GivenUpCached);
 }

@@ -14,7 +14,7 @@ fn assert_caught(with: &[Feature], seeds: RangeInclusive<u64>, mutant: Mutant) {
     });
 }
 
-/// A session that was told of a loss gives a context that has only what it did since.
+/// A session that got an error for a loss gives a context that has only what it did since.
 #[test]
 fn a_context_given_after_a_loss_has_nothing_from_before() {
     assert_passes(include_bytes!("scripts/pocc-context-after-a-loss.jsonl"), 22);
@@ -25,7 +25,7 @@ fn it_keeps_its_promise() {
     assert_keeps_its_promise("pocc", &options(1, 8));
 }
 
-/// Corrections 44: what depends on what is lost goes with it, and sessions that have seen it are told.
+/// Corrections 44: what depends on what is lost goes with it, and sessions that have seen it get an error.
 #[test]
 fn a_region_is_lost_and_the_others_go_on() {
     let with = vec![Feature::Eviction, Feature::Partitions];
@@ -33,7 +33,7 @@ fn a_region_is_lost_and_the_others_go_on() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
-/// A session that is told of the loss begins anew, also without a context that it had taken over and not used.
+/// A session that gets an error for the loss begins anew, also without a context that it had taken over and not used.
 #[test]
 fn a_session_that_begins_anew_does_not_follow_a_context() {
     let script = Script::draw("pocc", &PoccDeployment::default(), 1026, &[Feature::Eviction]);

@@ -91,8 +91,8 @@ fn an_undecided_look_below_an_observed_base_is_waited_for() {
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
 }
 
-/// A blind write began after a transaction with KEYS had ended, and was told by one replica alone that it may commit below it.
-/// The leader of the next view judged that vote as if it might have succeeded.
+/// A blind write began after a transaction with KEYS had ended, and one replica alone answered that it may commit
+/// below it. The leader of the next view judged that vote as if it might have succeeded.
 #[test]
 fn a_vote_that_cannot_have_succeeded_is_judged_as_a_first_one() {
     let summary = run("tapir", &whole(951, 1)).unwrap();

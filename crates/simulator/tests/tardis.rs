@@ -124,7 +124,7 @@ fn merges_with_ids_of_their_sites_are_caught() {
 
 /// Corrections 54.
 #[test]
-fn promises_that_overtake_what_was_told_before_are_caught() {
+fn promises_that_overtake_earlier_commits_are_caught() {
     assert_caught(290..=389, Mutant::PromisesOvertake);
 }
 
@@ -135,7 +135,7 @@ fn sessions_that_forget_what_they_read_are_caught() {
 }
 
 #[test]
-fn answers_of_record_partitions_that_are_taken_as_they_were_asked_for_are_caught() {
+fn answers_of_record_partitions_taken_in_the_order_of_requests_are_caught() {
     assert_caught_in("tardis-parts", TardisDeployment::parted(), 1..=20, Mutant::StaleAnswers);
 }
 

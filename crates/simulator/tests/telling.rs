@@ -17,12 +17,12 @@ fn quiet() -> (Script, u64) {
     (swarm.features, swarm.reads) = (BTreeSet::from([Feature::Interactive]), 0.2);
     script.traffic = 2_000_000;
     script.set_faults(&[]).expect("none");
-    let told = simulate(TapirDeployment::default(), &script, Mutants::default(), false).script.lines();
+    let reread = simulate(TapirDeployment::default(), &script, Mutants::default(), false).script.lines();
     let long = |line: &&String| line.contains(r#""shape":"many""#) && line.matches(r#""key":"#).count() > 3;
-    let plan = told.iter().find(long).expect("a transaction on several keys");
+    let plan = reread.iter().find(long).expect("a transaction on several keys");
     let line: serde_json::Value = serde_json::from_str(plan).expect("a line of a script");
     let gateway = line["gateway"].as_u64();
-    let script = Script::read(format!("{}\n{plan}", told[0]).as_bytes());
+    let script = Script::read(format!("{}\n{plan}", reread[0]).as_bytes());
     (script.expect("a script"), gateway.expect("a transaction names its gateway"))
 }
 
@@ -44,18 +44,18 @@ fn a_coordinator_may_die_at_every_step_of_a_transaction() {
     assert_eq!(outcomes, BTreeSet::from([(false, false), (false, true), (true, true)]));
 }
 
-/// What clients did with commands and with states is told in full: it is done again.
+/// What clients did with commands and with states is written down in full, and runs again.
 #[test]
-fn commands_and_constraints_are_told_again() {
+fn commands_and_constraints_are_written_down_and_run_again() {
     fn again<D: Deployment>(protocol: &str, build: impl Fn() -> D, with: &[Feature], shown: &str) {
         let mut script = Script::draw(protocol, &build(), 1, with);
         script.traffic = 2_000_000;
         let run = simulate(build(), &script, Mutants::default(), false);
         let text = run.script.lines().join("\n");
         assert!(text.contains(shown), "{protocol} has no {shown}");
-        let told = Script::read(text.as_bytes()).unwrap();
-        assert_eq!(told.transactions(), run.script.transactions());
-        let again = simulate(build(), &told, Mutants::default(), false);
+        let reread = Script::read(text.as_bytes()).unwrap();
+        assert_eq!(reread.transactions(), run.script.transactions());
+        let again = simulate(build(), &reread, Mutants::default(), false);
         assert!(again.report.ok, "{:#?}", again.report.violations);
         assert!(again.script.lines().iter().any(|line| line.contains(shown)));
     }

@@ -28,7 +28,7 @@ fn history_of(summary: &Summary) -> Vec<Transaction> {
     checker::read_history(&history[..]).expect("what was written can be read")
 }
 
-/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+/// Corrections 72: sessions of a process share a causal thread unless an option says otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
     let summary = run("wren", &Options { with: vec![Feature::SharedThreads], ..options(1, 3) }).unwrap();
@@ -183,7 +183,7 @@ fn out_of_lease(mutants: wren::Mutants) -> WrenDeployment {
     WrenDeployment::new(wren::Options { mutants, lease, ..wren::Options::default() })
 }
 
-/// Corrections 33: what is no longer kept is refused.
+/// Corrections 33: what is no longer retained is refused.
 #[test]
 fn snapshots_that_fall_below_the_horizon_are_refused() {
     let with = vec![Feature::Partitions, Feature::Interactive];

@@ -21,7 +21,7 @@ fn assert_caught(
     });
 }
 
-/// Corrections 72: sessions of a process share a causal thread unless they are told otherwise.
+/// Corrections 72: sessions of a process share a causal thread unless an option says otherwise.
 #[test]
 fn sessions_that_share_a_thread_keep_the_promise_too() {
     let options = Options { with: vec![Feature::SharedThreads, Feature::Interactive], ..options(1, 3) };
@@ -88,7 +88,7 @@ mod soak {
     }
 
     #[test]
-    fn a_deposed_leaders_state_that_is_kept_is_caught() {
+    fn a_deposed_leaders_state_that_stays_is_caught() {
         assert_caught(
             &[Feature::Partitions],
             244..=303,

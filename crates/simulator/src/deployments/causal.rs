@@ -213,7 +213,7 @@ pub(super) fn has_heard<S: Times>(partition: &Partition<S>, region: RegionId) ->
 }
 
 /// A lost write as the checker wants it.
-pub(super) fn told(conflict: Conflict) -> ListedLoss {
+pub(super) fn as_listed(conflict: Conflict) -> ListedLoss {
     ListedLoss {
         key: conflict.key.into(),
         name: conflict.name.into(),
@@ -325,7 +325,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     }
 
     fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
-        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
+        Some(instance.as_partition()?.conflicts().into_iter().map(as_listed).collect())
     }
 
     fn undecided(&self, instance: &Node<S>) -> usize {

@@ -1,7 +1,9 @@
-//! Wren, PaRiS and POCC with three copies of every partition in each of its regions, in different processes, kept by a
-//! replicated log. COPS has the same layout.
+//! Wren, PaRiS and POCC with three copies of every partition in each of its regions, in different processes, driven by
+//! a replicated log. COPS has the same layout.
 
-use super::causal::{CausalDeployment, Checked, has_heard, in_its_terms, set, told, with_fan_out, with_tree};
+use super::causal::{
+    CausalDeployment, Checked, as_listed, has_heard, in_its_terms, set, with_fan_out, with_tree,
+};
 use crate::deployment::{Deployment, Host, KEYSPACE, Layout, Setting};
 use crate::faults::Feature;
 use causal::stable::{self, KeyEffects, RegionTopology, Stamp, Times, Topology};
@@ -189,7 +191,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
     /// The leader's list is the group's.
     fn losses(&self, instance: &Node<S>) -> Option<Vec<ListedLoss>> {
         instance.as_member().filter(|member| member.is_leader())?;
-        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(as_listed).collect())
     }
 
     fn holds(&self, setting: Setting, region: RegionId, key: &[u8]) -> bool {
@@ -211,7 +213,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         }
     }
 
-    /// To the group, in its own name; only who leads takes it, and is told again until the log has it.
+    /// To the group, in its own name; only the leader takes it, and the driver repeats it until the log has it.
     fn evict(&self, region: RegionId, to: &Node<S>) -> Option<copies::Message<stable::Node<S>>> {
         let group = to.as_member()?.group();
         let packet = Packet::Datagram(stable::Message::Evict { regions: vec![region] });

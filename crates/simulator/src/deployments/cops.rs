@@ -1,7 +1,7 @@
 //! COPS, COPS-GT and COPS-CD, laid out like Wren: two or three regions that hold everything; also with copies of every
 //! partition. LOG, the same with one partition.
 
-use super::causal::{PoccDeployment, WrenDeployment, told};
+use super::causal::{PoccDeployment, WrenDeployment, as_listed};
 use super::copies::{WrenCopiesDeployment, region_of};
 use crate::deployment::{Deployment, Host, Layout, Setting};
 use crate::faults::Feature;
@@ -93,7 +93,7 @@ impl Deployment for CopsDeployment {
     }
 
     fn losses(&self, instance: &Node) -> Option<Vec<ListedLoss>> {
-        Some(instance.as_partition()?.conflicts().into_iter().map(told).collect())
+        Some(instance.as_partition()?.conflicts().into_iter().map(as_listed).collect())
     }
 
     fn is_causal(&self) -> bool {
@@ -252,7 +252,7 @@ impl Deployment for CopsCopiesDeployment {
     /// The leader's list is the group's.
     fn losses(&self, instance: &copies::Node<Node>) -> Option<Vec<ListedLoss>> {
         instance.as_member().filter(|member| member.is_leader())?;
-        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(told).collect())
+        Some(instance.protocol().as_partition()?.conflicts().into_iter().map(as_listed).collect())
     }
 
     fn reads_key_by_key(&self) -> bool {

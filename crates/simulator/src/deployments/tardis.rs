@@ -150,14 +150,14 @@ impl Deployment for TardisDeployment {
         let stores = layout.regions * layout.replicas;
         let host = |process: u16| {
             let region = region_of(layout, ProcessId(process));
-            let is_kept = |partition: &u16| match partition {
+            let is_held = |partition: &u16| match partition {
                 0 => process < layout.regions,
                 _ => keeper(layout, region, *partition) == process,
             };
             Host {
                 process: ProcessId(process),
                 region: RegionId(region),
-                partitions: (0..layout.partitions).filter(is_kept).map(PartitionId).collect(),
+                partitions: (0..layout.partitions).filter(is_held).map(PartitionId).collect(),
                 gateway: process >= stores || (layout.beside && process < layout.regions),
             }
         };

@@ -8,11 +8,11 @@ const TRANSACTION: TransactionId =
     TransactionId { process: ProcessId(3), incarnation: Incarnation(1), number: 7 };
 
 /// What a shard that committed the transaction tells of its effect on one key.
-fn told(key: &str, effect: &Effect<'_>) -> protocol::Claim {
-    told_bytes(key, encoded(effect))
+fn claimed(key: &str, effect: &Effect<'_>) -> protocol::Claim {
+    claimed_bytes(key, encoded(effect))
 }
 
-fn told_bytes(key: &str, effect: Vec<u8>) -> protocol::Claim {
+fn claimed_bytes(key: &str, effect: Vec<u8>) -> protocol::Claim {
     let (at, none) = (Timestamp(9), Timestamp::ZERO);
     protocol::Claim {
         session: SessionId(1),
@@ -49,7 +49,7 @@ fn violations(recorder: &Recorder) -> Vec<&str> {
 #[test]
 fn a_transaction_that_took_effect_on_some_of_its_shards_only_is_caught() {
     let mut recorder = Recorder::default();
-    recorder.outcome(told("a", &plus(1)), None);
+    recorder.outcome(claimed("a", &plus(1)), None);
     recorder.check_atomicity();
     assert!(violations(&recorder).is_empty());
     recorder.aborted(TRANSACTION);
@@ -60,11 +60,11 @@ fn a_transaction_that_took_effect_on_some_of_its_shards_only_is_caught() {
 #[test]
 fn a_transaction_with_other_effects_at_another_replica_is_caught() {
     let mut recorder = Recorder::default();
-    recorder.outcome(told("a", &plus(1)), None);
-    recorder.outcome(told("b", &plus(2)), None);
-    recorder.outcome(told("a", &plus(1)), None);
+    recorder.outcome(claimed("a", &plus(1)), None);
+    recorder.outcome(claimed("b", &plus(2)), None);
+    recorder.outcome(claimed("a", &plus(1)), None);
     assert!(violations(&recorder).is_empty());
-    recorder.outcome(told("a", &plus(3)), None);
+    recorder.outcome(claimed("a", &plus(3)), None);
     assert!(violations(&recorder)[0].contains("different effects on a"));
 }
 
@@ -83,9 +83,9 @@ fn a_collection_is_the_same_in_any_order() {
     let (one, other) = (restored(["x", "y"]), restored(["y", "x"]));
     assert_ne!(one, other);
     let mut recorder = Recorder::default();
-    recorder.outcome(told_bytes("a", one), None);
-    recorder.outcome(told_bytes("a", other), None);
+    recorder.outcome(claimed_bytes("a", one), None);
+    recorder.outcome(claimed_bytes("a", other), None);
     assert!(violations(&recorder).is_empty());
-    recorder.outcome(told_bytes("a", restored(["x", "z"])), None);
+    recorder.outcome(claimed_bytes("a", restored(["x", "z"])), None);
     assert!(violations(&recorder)[0].contains("different effects on a"));
 }

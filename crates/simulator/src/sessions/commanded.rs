@@ -1,4 +1,5 @@
-//! Clients whose gateway says what is asked next: see [`crate::front`]. Every try of a transaction is one in the history.
+//! Clients whose gateway decides the next request: see [`crate::front`]. Every try of a transaction is one in the
+//! history.
 
 use crate::client::{Open, Stage, is_null_array, refusal};
 use crate::deployment::Deployment;
@@ -100,22 +101,22 @@ impl<D: Deployment> World<D> {
         outcome: Outcome,
         output: &[u8],
     ) -> Result<(), String> {
-        let told = last_reply(output, commands.len())
+        let reply = last_reply(output, commands.len())
             .ok_or_else(|| format!("there is no reply to each command: {}", output.escape_ascii()))?;
         let steps = &self.recorder.history[place].steps;
         let of = |index: usize| steps.get(index).and_then(|step| step.reply.as_deref());
-        let is_error = told.starts_with('-');
+        let is_error = reply.starts_with('-');
         if outcome != Outcome::Committed {
-            return if is_error { Ok(()) } else { Err(format!("nothing happened, and {told} was told")) };
+            return if is_error { Ok(()) } else { Err(format!("nothing happened, and {reply} was told")) };
         }
-        let is_own = ["-ERR", "-WRONGTYPE", "-EXECABORT"].iter().any(|code| told.starts_with(code));
+        let is_own = ["-ERR", "-WRONGTYPE", "-EXECABORT"].iter().any(|code| reply.starts_with(code));
         let is_read = |step: &checker::Step| {
             let operation = Operation::decode(&mut Reader::new(&step.operation.0));
             operation.is_ok_and(|operation| operation.is_read())
         };
         let [command] = commands else {
             return if is_error && !is_own {
-                Err(format!("it committed, and {told} was told"))
+                Err(format!("it committed, and {reply} was told"))
             } else {
                 Ok(())
             };
@@ -124,16 +125,16 @@ impl<D: Deployment> World<D> {
             ("RENAME", Some("(nil)")) => "-ERR no such key",
             ("RENAME", Some(_)) => "OK",
             // It failed before it wrote anything.
-            (_, Some(_)) if is_own && steps.iter().all(is_read) => &told,
+            (_, Some(_)) if is_own && steps.iter().all(is_read) => &reply,
             (_, Some(first)) => first,
             (_, None) => return Err("it committed without a step".to_owned()),
         };
         let keys: Vec<&[u8]> = steps.iter().map(|step| step.key.0.as_slice()).collect();
-        let moves = command[1..].iter().map(String::as_bytes).take(if told == "OK" { 2 } else { 1 });
+        let moves = command[1..].iter().map(String::as_bytes).take(if reply == "OK" { 2 } else { 1 });
         if command[0] == "RENAME" && !moves.eq(keys.iter().copied()) {
             return Err(format!("its {} steps are not what moves a value", steps.len()));
         }
-        if told == expected { Ok(()) } else { Err(format!("{told} was told, not {expected}")) }
+        if reply == expected { Ok(()) } else { Err(format!("{reply} was told, not {expected}")) }
     }
 }
 

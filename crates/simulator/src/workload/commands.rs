@@ -7,7 +7,7 @@ use super::{Kind, Plan, Shape, Workload, element};
 use crate::faults::{Feature, Swarm};
 use types::Rng;
 
-/// As many steps as a command has are asked for together.
+/// A client sends all steps of a command together.
 const ALL: usize = 1 << 20;
 /// A script with this behind its arguments fails when it has done everything.
 const FAIL: &str = "fail";

@@ -6,7 +6,7 @@ use crate::faults::Swarm;
 use checker::{Constraint, Constraints};
 use types::Rng;
 
-/// So many of the states that clients were told of last are chosen from.
+/// Clients choose from so many of the newest states in replies.
 const RECENT: u32 = 12;
 
 impl Workload {

@@ -1,5 +1,5 @@
-//! Operations on streams. A log only grows, and its one group stays: what was added and acknowledged can be told at rest. With a
-//! stream everything is done.
+//! Operations on streams. A log only grows, and its one group stays: what was added and acknowledged can be checked at
+//! rest. With a stream everything is done.
 //!
 //! Ids are the server's or given; of those given lately some are removed, acknowledged and claimed.
 

@@ -292,7 +292,7 @@ impl Replica {
         out: &mut Outputs<'_, Node>,
     ) {
         if let Some(number) = self.executed.get(&id).copied().filter(|_| !self.mistakes.executes_again) {
-            // The claim comes before the reply: what is not known to be durable is asked for again.
+            // The claim comes before the reply: the coordinator repeats what is not known to be durable.
             if number < self.durable {
                 out.send(from, Message::Done { id, reply: self.entries[number].reply.clone() });
             }
@@ -356,9 +356,15 @@ impl Coordinator {
         }
     }
 
-    fn on_request(&mut self, now: Now, request: RequestId, asked: &Request<'_>, out: &mut Outputs<'_, Node>) {
+    fn on_request(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        requested: &Request<'_>,
+        out: &mut Outputs<'_, Node>,
+    ) {
         let single;
-        let steps: &[Step<'_>] = match asked {
+        let steps: &[Step<'_>] = match requested {
             Request::One { operation, .. } => {
                 single = [Step::Key(operation.clone())];
                 &single
@@ -383,14 +389,14 @@ impl Coordinator {
         let NodeId { process, incarnation, .. } = self.node;
         let id = TransactionId { process, incarnation, number: self.next };
         let to = replica_at(if self.reads_at_backup && read_only { BACKUP } else { PRIMARY });
-        let message = Message::Run { id, session: asked.session(), steps };
+        let message = Message::Run { id, session: requested.session(), steps };
         out.send(to, message.clone());
         self.waiting.insert(id, (request, to, message));
         out.arm(Timer::Retry, now.instant + RETRY);
     }
 }
 
-/// What was asked for, in the order of asking; kept so that tests can look at a coordinator from outside.
+/// The open requests, in their order, so that tests can look at a coordinator from outside.
 pub fn unanswered(node: &Node) -> VecDeque<TransactionId> {
     match node {
         Node::Coordinator(coordinator) => coordinator.waiting.keys().copied().collect(),
