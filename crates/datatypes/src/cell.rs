@@ -30,7 +30,7 @@ pub enum Kind {
     List,
     /// A sum that is added to unseen.
     Counter,
-    /// Numbers of which only a summary is kept.
+    /// Numbers of which only a summary is stored.
     SummaryBag,
     /// The highest members by score.
     Top,

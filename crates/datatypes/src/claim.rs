@@ -1,9 +1,9 @@
-//! What locks of two levels are asked for: a key in a mode, and elements of its value.
+//! The claims on locks of two levels: a key in a mode, and elements of its value.
 //!
 //! Two writes of different members of a scored set commute, and two of different fields of a dict; two of the same do not
 //! (Corrections 60). So such a write takes the key's lock in a mode that is compatible with itself, and a lock on each of
-//! its elements that is not. Removals take none: beside a write of another element one may empty the collection, and with
-//! it goes a deadline that the write would have kept.
+//! its elements that is not. Removals take none: beside a write of another element one may empty the collection, and
+//! with it goes a deadline that would have outlived the write.
 
 use crate::items::has_duplicates;
 use crate::{Effect, Invocation, Items, Mode, Operation, dict, scored_set};
@@ -28,7 +28,7 @@ impl From<Mode> for Claim<'_> {
 
 impl<'a> Claim<'a> {
     fn place(mode: Mode, elements: Items<'a>) -> Self {
-        // What writes an element twice is not told apart from two that disagree.
+        // A write of an element twice counts like two that disagree.
         let apart = elements.len() <= ELEMENTS && !has_duplicates(elements.iter());
         if apart { Claim { mode, elements } } else { Mode::Write.into() }
     }

@@ -143,7 +143,7 @@ pub enum Operation<'a> {
     Deadlines {
         /// The fields.
         fields: Items<'a>,
-        /// How they are told; seconds are rounded up.
+        /// The format of the reply; seconds are rounded up.
         format: TimeFormat,
     },
     /// Drops the deadlines of fields. For each: 1 if it had one, -1 if it had none, -2 if it is not there.

@@ -161,7 +161,7 @@ pub(crate) fn has_duplicates<'i>(items: impl Iterator<Item = &'i [u8]> + Clone) 
     false
 }
 
-/// How many different strings of `items` satisfy `test`, which is asked once for each string.
+/// How many different strings of `items` satisfy `test`, which is called once for each string.
 pub(crate) fn count_distinct<'i>(
     items: impl Iterator<Item = &'i [u8]> + Clone,
     mut test: impl FnMut(&[u8]) -> bool,

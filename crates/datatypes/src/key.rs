@@ -34,7 +34,7 @@ impl ExpireCondition {
     }
 }
 
-/// How a deadline is told.
+/// The format of a deadline in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeFormat {
     /// Seconds left, rounded (TTL).

@@ -25,7 +25,7 @@ pub enum Aspect<'a> {
     Rise,
     /// A sum, downwards: seen by whoever saw it reach a bound.
     Fall,
-    /// The order of scored members down to this one: seen by whoever saw the highest, as many as were asked for.
+    /// The order of scored members down to this one: seen by whoever saw the highest, as many as were requested.
     DownTo {
         /// The score.
         score: f64,
@@ -51,7 +51,7 @@ impl Aspect<'_> {
         match (self, other) {
             (Aspect::Whole, _) | (_, Aspect::Whole) => true,
             (Aspect::Elements(a), Aspect::Elements(b)) => a.intersects(b),
-            // At the last member itself too: who asked for the order down to it need not have seen that it is there.
+            // At the last member itself too: a read of the order down to it need not have seen that it is there.
             (Aspect::UpTo { score: added, member: by }, Aspect::DownTo { score: lowest, member: last }) => {
                 (added, by) >= (lowest, last)
             }
@@ -82,8 +82,8 @@ impl<'a> Footprint<'a> {
 /// What an operation's result and the choice of its effect reveal of the state, at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation<'a> {
-    /// The type the operation asked for: a result reveals that the key holds it or nothing (or the refusal
-    /// reveals that it does not). `None` when the operation takes any type.
+    /// The type that the operation requires: a result reveals that the key holds it or nothing (or the refusal reveals
+    /// that it does not). `None` when the operation takes any type.
     pub kind: Option<Kind>,
     /// The aspect; `None` when the result reveals nothing but, where `kind` is given, the type.
     pub aspect: Option<Aspect<'a>>,
@@ -195,7 +195,7 @@ pub fn commutes(a: &Invocation<'_>, b: &Invocation<'_>, state: Option<&Cell>) ->
 }
 
 /// An insertion beside a removal of other elements: they commute unless the removal may empty the collection
-/// first and so drop a deadline that the insertion would have kept.
+/// first and so drop a deadline that would have outlived the insertion.
 fn disjoint_without_deadline(a: &Effect<'_>, b: &Effect<'_>, cell: &Cell) -> bool {
     let elements = |effect: &Effect<'_>, other: &Effect<'_>| {
         let mine = effect.footprint().aspects;

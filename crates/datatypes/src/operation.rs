@@ -6,7 +6,7 @@ use crate::{
 };
 use types::{Malformed, Reader, ReplyBuf, Wire};
 
-/// A typed command on one key, with its arguments, borrowed from whoever asked.
+/// A typed command on one key, with its arguments, borrowed from the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {
     /// On a key of any type.

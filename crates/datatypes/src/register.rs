@@ -25,7 +25,7 @@ use types::{Malformed, Reader, put_bytes};
 /// The longest value, in bytes (Redis's proto-max-bulk-len).
 pub const MAX_BYTES: usize = 512 * 1024 * 1024;
 
-/// The state: canonical decimal integers are kept as numbers, everything else as bytes.
+/// The state: canonical decimal integers are stored as numbers, everything else as bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Register {
     /// The number whose canonical decimal form is the value.

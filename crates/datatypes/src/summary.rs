@@ -1,7 +1,7 @@
 //! SummaryBag: numbers are added, and only what summarizes them can be read: count, sum, mean, least and greatest
 //! (Claret, table 1). Additions never conflict.
 //!
-//! The sum is kept exactly and rounded when it is read, so that it does not depend on the order of the additions
+//! The sum is stored exactly and rounded when it is read, so that it does not depend on the order of the additions
 //! (Corrections 76).
 
 use crate::collections::ExactSum;
@@ -130,7 +130,7 @@ impl SummaryBag {
     }
 
     /// What both sides added to `base` since, together. A side with fewer numbers than `base` was deleted and begun anew, so
-    /// that nothing of `base` is in it; of others that cannot be told.
+    /// that nothing of `base` is in it; of others that is unknown.
     #[must_use]
     pub fn merged(base: &SummaryBag, left: &SummaryBag, right: &SummaryBag) -> SummaryBag {
         let mut sum = left.sum.clone();

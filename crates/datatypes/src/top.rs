@@ -1,8 +1,8 @@
-//! TopK: members with scores, of which only the highest are kept (Claret, table 1). Additions never conflict.
+//! TopK: members with scores, of which only the highest stay (Claret, table 1). Additions never conflict.
 //!
-//! A member's score is the greatest that was ever given to it, so the kept ones are the highest of all members ever
-//! added, in whatever order they came: what is dropped is below as many others as are kept, and they only rise.
-//! Equal scores are ordered by member, the greater one higher, as in Redis's reverse ranges.
+//! A member's score is the greatest that was ever given to it, so those that stay are the highest of all members ever
+//! added, in whatever order they came: a dropped member is below as many others as stay, and they only rise. Equal
+//! scores are ordered by member, the greater one higher, as in Redis's reverse ranges.
 
 use crate::codec::{Field, borrowed_enum};
 use crate::collections::ScoredTree;
@@ -12,9 +12,9 @@ use crate::{Aspect, Context, Kind, Observation, index};
 use smallvec::SmallVec;
 use types::{Error, Malformed, Reader, Reply, ReplyBuf, ReplySink, Wire};
 
-/// How many are kept where nothing was reserved.
+/// The capacity where nothing was reserved.
 pub const DEFAULT_CAPACITY: u32 = 100;
-/// The most that can be kept.
+/// The greatest capacity.
 pub const MAX_CAPACITY: u32 = 1_000_000;
 
 /// An operation on the top of something.
@@ -39,16 +39,16 @@ pub enum Operation<'a> {
         /// With their scores.
         with_scores: bool,
     },
-    /// The score of a member, or null if it is not kept.
+    /// The score of a member, or null if it is not there.
     Score {
         /// The member.
         member: &'a [u8],
     },
-    /// How many are kept at present.
+    /// How many members there are at present.
     Length,
-    /// How many are kept at most.
+    /// The capacity.
     Capacity,
-    /// The place of a member, 0 for the highest, or null if it is not kept.
+    /// The place of a member, 0 for the highest, or null if it is not there.
     Rank {
         /// The member.
         member: &'a [u8],
@@ -97,33 +97,33 @@ borrowed_enum!(Effect, "top effect tag", {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Top {
     reserved: Option<u32>,
-    kept: ScoredTree,
+    members: ScoredTree,
 }
 
 impl Top {
-    /// True when nothing is kept or reserved.
+    /// True when there is no member and no reservation.
     pub fn is_empty(&self) -> bool {
-        self.reserved.is_none() && self.kept.is_empty()
+        self.reserved.is_none() && self.members.is_empty()
     }
 
-    /// How many are kept at most.
+    /// How many members there may be.
     pub fn capacity(&self) -> u32 {
         self.reserved.unwrap_or(DEFAULT_CAPACITY)
     }
 
     /// The bytes it occupies beyond its own size.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.kept.memory()
+        size_of::<Self>() + self.members.memory()
     }
 
     /// The members with their scores, highest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (f64, &[u8])> {
-        (0..self.kept.len()).rev().filter_map(|rank| self.kept.entry_at(rank))
+        (0..self.members.len()).rev().filter_map(|rank| self.members.entry_at(rank))
     }
 
     fn has_room_for(&self, score: f64, member: &[u8]) -> bool {
-        self.kept.len() < self.capacity() as usize
-            || self.kept.first().is_some_and(|(lowest, last)| (lowest, last) < (score, member))
+        self.members.len() < self.capacity() as usize
+            || self.members.first().is_some_and(|(lowest, last)| (lowest, last) < (score, member))
     }
 }
 
@@ -144,8 +144,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// See [`crate::Operation::narrowed`]. As many of the highest as were asked for stay what they are while nothing is
-    /// added above the last one: what is below it changes no place, and it drops what is lower still.
+    /// See [`crate::Operation::narrowed`]. As many of the highest as were requested stay what they are while nothing
+    /// is added above the last one: what is below it changes no place, and it drops what is lower still.
     pub fn narrowed<'r>(&self, reply: &'r ReplyBuf) -> Option<Operation<'r>> {
         let Operation::Range { start, stop, with_scores: true } = self else { return None };
         let wanted = usize::try_from(stop.checked_sub(*start)?.checked_add(1)?).ok()?;
@@ -198,7 +198,7 @@ pub fn prepare<'a>(
     _: &mut Context<'_>,
     sink: &mut dyn ReplySink,
 ) -> Option<Effect<'a>> {
-    let len = state.map_or(0, |state| state.kept.len());
+    let len = state.map_or(0, |state| state.members.len());
     match operation {
         Operation::Reserve { capacity } if !u32::try_from(*capacity).is_ok_and(|it| is_possible(&it)) => {
             sink.error(&Error::err(format!("the capacity must be from 1 to {MAX_CAPACITY}")));
@@ -210,15 +210,15 @@ pub fn prepare<'a>(
             write_range(state, first, count, *with_scores, sink);
         }
         Operation::DownTo { score, member } => {
-            let kept = state.into_iter().flat_map(Top::iter);
-            let count = kept.take_while(|(it, of)| (it, *of) >= (score, *member)).count();
+            let descending = state.into_iter().flat_map(Top::iter);
+            let count = descending.take_while(|(it, of)| (it, *of) >= (score, *member)).count();
             write_range(state, 0, count, true, sink);
         }
-        Operation::Rank { member } => match state.and_then(|state| state.kept.rank(member)) {
+        Operation::Rank { member } => match state.and_then(|state| state.members.rank(member)) {
             Some(rank) => sink.integer((len - 1 - rank) as i64),
             None => sink.null(),
         },
-        Operation::Score { member } => match state.and_then(|state| state.kept.score(member)) {
+        Operation::Score { member } => match state.and_then(|state| state.members.score(member)) {
             Some(score) => sink.double(score),
             None => sink.null(),
         },
@@ -270,10 +270,10 @@ pub fn apply<const UNDO: bool>(state: &mut Top, effect: &Effect<'_>) -> Option<P
         }
         Effect::Add { items } => {
             for (score, member) in items.iter().filter(|(score, _)| !score.is_nan()) {
-                let (score, before) = (score + 0.0, state.kept.score(member));
+                let (score, before) = (score + 0.0, state.members.score(member));
                 let rises = before.map_or_else(|| state.has_room_for(score, member), |before| score > before);
                 if rises {
-                    state.kept.insert(member, score);
+                    state.members.insert(member, score);
                     if UNDO {
                         entries.push(((*member).into(), before));
                     }
@@ -288,8 +288,8 @@ pub fn apply<const UNDO: bool>(state: &mut Top, effect: &Effect<'_>) -> Option<P
 }
 
 fn drop_lowest<const UNDO: bool>(state: &mut Top, entries: &mut SmallVec<[Entry; 1]>) {
-    while state.kept.len() > state.capacity() as usize {
-        let Some((score, member)) = state.kept.pop_first() else { return };
+    while state.members.len() > state.capacity() as usize {
+        let Some((score, member)) = state.members.pop_first() else { return };
         if UNDO {
             entries.push((member.into(), Some(score)));
         }
@@ -299,13 +299,13 @@ fn drop_lowest<const UNDO: bool>(state: &mut Top, entries: &mut SmallVec<[Entry;
 /// Swaps a patch with the state; see [`crate::exchange`].
 pub fn exchange(state: &mut Top, patch: &mut Patch) {
     std::mem::swap(&mut state.reserved, &mut patch.reserved);
-    scored_set::exchange(&mut state.kept, &mut patch.members);
+    scored_set::exchange(&mut state.members, &mut patch.members);
 }
 
 /// Appends a state's binary form.
 pub fn encode_state(state: &Top, out: &mut Vec<u8>) {
     Field::put(&state.reserved.map(u64::from), out);
-    scored_set::encode_state(&state.kept, out);
+    scored_set::encode_state(&state.members, out);
 }
 
 /// Reads a state's binary form.
@@ -313,7 +313,7 @@ pub fn decode_state(input: &mut Reader<'_>) -> Result<Top, Malformed> {
     let malformed = Malformed("top");
     let reserved = Option::<u64>::decode(input)?;
     let reserved = reserved.map(|reserved| u32::try_from(reserved).map_err(|_| malformed)).transpose()?;
-    let top = Top { reserved, kept: scored_set::decode_state(input)? };
-    let possible = is_possible(&top.capacity()) && top.kept.len() <= top.capacity() as usize;
+    let top = Top { reserved, members: scored_set::decode_state(input)? };
+    let possible = is_possible(&top.capacity()) && top.members.len() <= top.capacity() as usize;
     if possible { Ok(top) } else { Err(Malformed("top")) }
 }

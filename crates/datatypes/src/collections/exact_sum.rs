@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_floating_point_addition_loses_is_kept() {
+    fn sums_are_exact_where_floating_point_addition_loses_digits() {
         assert_eq!(sum([0.1, 0.2, 0.3]).rounded(), 0.6);
         assert_eq!(sum([1e300, 1.0, -1e300]).rounded(), 1.0);
         assert_eq!(sum([f64::MAX, f64::MAX, -f64::MAX]).rounded(), f64::MAX);

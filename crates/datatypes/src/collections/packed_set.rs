@@ -8,8 +8,8 @@ use super::int_set::{IntSet, parse_canonical, write_decimal};
 use super::record_table::{Format, RecordTable};
 use super::{PACKED_ELEMENT_BYTES, PACKED_ENTRIES, PACKED_INTEGERS};
 
-/// A set of members. Integers in their canonical decimal form are kept as numbers while all members are.
-/// Iteration order is a function of the operations alone.
+/// A set of members. Integers in their canonical decimal form are stored as numbers while all members are. Iteration
+/// order is a function of the operations alone.
 #[derive(Clone)]
 pub struct PackedSet {
     seed: u64,
@@ -76,7 +76,7 @@ impl PackedSet {
         self.len() == 0
     }
 
-    /// True while all members are kept as numbers.
+    /// True while all members are stored as numbers.
     pub fn is_integers(&self) -> bool {
         matches!(self.form, Form::Integers(_))
     }

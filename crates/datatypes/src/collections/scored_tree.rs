@@ -11,9 +11,9 @@ use super::{PACKED_ELEMENT_BYTES, PACKED_ENTRIES};
 
 /// Unique members with scores, in the order of (score, member). A rank is a place in this order, from 0.
 ///
-/// Ranges are asked in two steps: [`score_range`](Self::score_range) and [`lex_range`](Self::lex_range) give
-/// ranks, whose number is a count, and [`range`](Self::range) iterates over ranks, forward and backward. All
-/// steps take logarithmic time. Scores are never NaN; negative zero is stored as zero.
+/// Ranges are read in two steps: [`score_range`](Self::score_range) and [`lex_range`](Self::lex_range) give ranks,
+/// whose number is a count, and [`range`](Self::range) iterates over ranks, forward and backward. All steps take
+/// logarithmic time. Scores are never NaN; negative zero is stored as zero.
 #[derive(Clone)]
 pub struct ScoredTree {
     seed: u64,

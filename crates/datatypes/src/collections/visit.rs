@@ -32,7 +32,7 @@ pub(super) fn hash_at(place: u64) -> u64 {
     (place << SHARD_SHIFT).reverse_bits() << SHARD_SHIFT
 }
 
-/// The places of the shard that has `place`, of shards that are told apart by `bits` bits of the hash.
+/// The places of the shard that has `place`, of shards that `bits` bits of the hash distinguish.
 pub(super) fn shard_places(place: u64, bits: u32) -> Range<u64> {
     let width = END >> bits.min(PLACE_BITS);
     let start = place - place % width;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_about_as_many_elements_as_were_asked_for() {
+    fn pieces_have_about_as_many_elements_as_requested() {
         let shard = 0..1600;
         assert_eq!(pieces_end(&shard, 800, 0, 10), 100);
         assert_eq!(pieces_end(&shard, 800, 0, 51), 200);

@@ -2,11 +2,11 @@
 //! yet, without asking whoever has the state.
 //!
 //! ```text
-//!   held:  HGETALL h  -> {a: 1, b: 2}        asked: HGET h b          -> 2
-//!   held:  ZRANGE z 0 9                      asked: ZRANGE z 2 4      -> a part of it
-//!   held:  INCR n     -> 7, adds 1           asked: INCRBY n 5        -> 12, both add 6
-//!   held:  SADD s x   -> 1, adds x           asked: SADD s x          -> 0, both add x
-//!   held:  BLIND INCR n                      asked: BLIND INCR n      -> OK, both add 2
+//!   held:  HGETALL h  -> {a: 1, b: 2}        next: HGET h b           -> 2
+//!   held:  ZRANGE z 0 9                      next: ZRANGE z 2 4       -> a part of it
+//!   held:  INCR n     -> 7, adds 1           next: INCRBY n 5         -> 12, both add 6
+//!   held:  SADD s x   -> 1, adds x           next: SADD s x           -> 0, both add x
+//!   held:  BLIND INCR n                      next: BLIND INCR n       -> OK, both add 2
 //! ```
 //!
 //! Reads share what another one has read, or part of it. Writes share a lock when the second one's result follows from
@@ -28,7 +28,7 @@ use types::{Error, Reply, ReplyBuf, ReplySink, Rng};
 /// An operation that was evaluated under its lock and has not committed yet.
 #[derive(Clone, Debug)]
 pub struct Outstanding<'a, 'r> {
-    /// What was asked; of several that were combined, the last.
+    /// The evaluated operation; of several that were combined, the last.
     pub operation: &'r Operation<'a>,
     /// Nobody sees its result, and nothing is known of the state.
     pub blind: bool,
@@ -47,20 +47,20 @@ pub struct Combined<'a> {
     pub effect: Option<Effect<'a>>,
 }
 
-/// What `asked` comes to right after `held`, on the same key and at the same time, if that can be told.
+/// What `next` comes to right after `held`, on the same key and at the same time, if the held reply determines it.
 pub fn combine<'a>(
     held: &Outstanding<'a, '_>,
-    asked: &Operation<'a>,
-    asked_blind: bool,
+    next: &Operation<'a>,
+    next_blind: bool,
 ) -> Option<Combined<'a>> {
-    if asked.is_read() != held.operation.is_read() || (held.blind && !asked_blind) {
+    if next.is_read() != held.operation.is_read() || (held.blind && !next_blind) {
         return None;
     }
-    if asked.is_read() {
-        let reply = if asked_blind { ok() } else { reads::answer(held, asked)? };
+    if next.is_read() {
+        let reply = if next_blind { ok() } else { reads::answer(held, next)? };
         return Some(Combined { reply, effect: None });
     }
-    let (reply, own) = if asked_blind { blind(held, asked)? } else { writes::follow(held, asked)? };
+    let (reply, own) = if next_blind { blind(held, next)? } else { writes::follow(held, next)? };
     let effect = match (held.effect, own) {
         (None, own) => own,
         (Some(first), None) => Some(first.clone()),
@@ -69,35 +69,35 @@ pub fn combine<'a>(
     Some(Combined { reply, effect })
 }
 
-/// True if `asked` is likely enough to combine with `held`, which has no result yet, that it is worth waiting for that: on
+/// True if `next` is likely enough to combine with `held`, which has no result yet, that it is worth waiting for that: on
 /// an absent key it would. `LPOP` and `COUNTER.TAKE` follow only where nothing is left, which is not likely. Each comes
 /// with whether it is blind.
-pub fn may_combine(held: (&Operation<'_>, bool), asked: (&Operation<'_>, bool), random: &mut Rng) -> bool {
-    let ((held, held_blind), (asked, asked_blind)) = (held, asked);
+pub fn may_combine(held: (&Operation<'_>, bool), next: (&Operation<'_>, bool), random: &mut Rng) -> bool {
+    let ((held, held_blind), (next, next_blind)) = (held, next);
     let is_rare = matches!(
-        asked,
+        next,
         Operation::List(list::Operation::Pop { .. }) | Operation::Counter(counter::Operation::Take { .. })
     );
-    if asked.is_read() != held.is_read() || (!asked_blind && is_rare) {
+    if next.is_read() != held.is_read() || (!next_blind && is_rare) {
         return false;
     }
     let mut reply = ReplyBuf::new();
     let effect = prepare(&Cell::ABSENT, held, &mut Context { now_millis: 0, random, site: None }, &mut reply);
     let held = Outstanding { operation: held, blind: held_blind, reply: &reply, effect: effect.as_ref() };
-    combine(&held, asked, asked_blind).is_some()
+    combine(&held, next, next_blind).is_some()
 }
 
 /// A blind write of the same type: it is refused if the held one was.
-fn blind<'a>(held: &Outstanding<'a, '_>, asked: &Operation<'a>) -> Option<(ReplyBuf, Option<Effect<'a>>)> {
-    let same_type = asked.kind() == held.operation.kind();
+fn blind<'a>(held: &Outstanding<'a, '_>, next: &Operation<'a>) -> Option<(ReplyBuf, Option<Effect<'a>>)> {
+    let same_type = next.kind() == held.operation.kind();
     let known = if held.blind { same_type } else { same_type && held.reply.as_error().is_none() };
-    let effect = asked.blind_effect()?;
+    let effect = next.blind_effect()?;
     (known || effect.kind().is_none()).then(|| (ok(), Some(effect)))
 }
 
 /// The refusal of a type, which both get.
-fn refusal(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Option<ReplyBuf> {
-    let (of, wanted) = (held.operation.observation().kind?, asked.observation().kind?);
+fn refusal(held: &Outstanding<'_, '_>, next: &Operation<'_>) -> Option<ReplyBuf> {
+    let (of, wanted) = (held.operation.observation().kind?, next.observation().kind?);
     let error = held.reply.as_error()?;
     (of == wanted && error == Error::wrong_type()).then(|| held.reply.clone())
 }
@@ -157,8 +157,8 @@ mod tests {
         let field = Operation::Dict(dict::Operation::Get { field: b"f" });
         let pop = Operation::List(list::Operation::Pop { end: list::End::Front, count: None });
         let take = Operation::Counter(counter::Operation::Take { by: 1, floor: 0 });
-        let seen = |held: &Operation<'_>, asked: &Operation<'_>| {
-            may_combine((held, false), (asked, false), &mut Rng::with_seed(1))
+        let seen = |held: &Operation<'_>, next: &Operation<'_>| {
+            may_combine((held, false), (next, false), &mut Rng::with_seed(1))
         };
         assert!(seen(&increment(1), &increment(5)));
         assert!(seen(&all, &field) && !seen(&field, &all), "a part of what was read");

@@ -5,35 +5,35 @@ use crate::scored_set::{RangeBy, ScoreBound};
 use crate::{Items, Operation, counter, dict, key, list, register, scored_set, set, summary, top};
 use types::{Reply, ReplyBuf, ReplySink};
 
-/// The result of `asked`, if the held read has it in its own.
-pub(super) fn answer(held: &Outstanding<'_, '_>, asked: &Operation<'_>) -> Option<ReplyBuf> {
-    if let Some(refusal) = refusal(held, asked) {
+/// The result of `next`, if the held read has it in its own.
+pub(super) fn answer(held: &Outstanding<'_, '_>, next: &Operation<'_>) -> Option<ReplyBuf> {
+    if let Some(refusal) = refusal(held, next) {
         return Some(refusal);
     }
     if held.reply.as_error().is_some() {
         return None;
     }
-    if held.operation == asked && !is_chosen(asked) {
+    if held.operation == next && !is_chosen(next) {
         return Some(held.reply.clone());
     }
     let seen = held.reply;
-    match (held.operation, asked) {
+    match (held.operation, next) {
         (Operation::Key(key::Operation::Type), Operation::Key(key::Operation::Exists)) => {
             Some(flag(seen.first()? != Reply::Simple("none")))
         }
         (Operation::Register(register::Operation::Get), Operation::Register(register::Operation::Length)) => {
             Some(integer(length(seen.first()?)?))
         }
-        (Operation::Dict(held), Operation::Dict(asked)) => in_dict(held, seen, asked),
-        (Operation::Set(held), Operation::Set(asked)) => in_set(held, seen, asked),
-        (Operation::ScoredSet(held), Operation::ScoredSet(asked)) => in_scored_set(held, seen, asked),
-        (Operation::List(held), Operation::List(asked)) => in_list(held, seen, asked),
-        (Operation::Counter(held), Operation::Counter(asked)) => in_counter(held, seen, asked),
-        (Operation::SummaryBag(summary::Operation::ReadAll), Operation::SummaryBag(asked)) => {
-            in_summary(seen, asked)
+        (Operation::Dict(held), Operation::Dict(next)) => in_dict(held, seen, next),
+        (Operation::Set(held), Operation::Set(next)) => in_set(held, seen, next),
+        (Operation::ScoredSet(held), Operation::ScoredSet(next)) => in_scored_set(held, seen, next),
+        (Operation::List(held), Operation::List(next)) => in_list(held, seen, next),
+        (Operation::Counter(held), Operation::Counter(next)) => in_counter(held, seen, next),
+        (Operation::SummaryBag(summary::Operation::ReadAll), Operation::SummaryBag(next)) => {
+            in_summary(seen, next)
         }
-        (Operation::Top(held), Operation::Top(asked)) => in_top(held, seen, asked),
-        (Operation::User(held), Operation::User(asked)) => asked.after(held, seen).map(|(reply, _)| reply),
+        (Operation::Top(held), Operation::Top(next)) => in_top(held, seen, next),
+        (Operation::User(held), Operation::User(next)) => next.after(held, seen).map(|(reply, _)| reply),
         _ => None,
     }
 }
@@ -79,10 +79,10 @@ fn field_value<'r>(held: &dict::Operation<'_>, seen: &'r ReplyBuf, field: &[u8])
     }
 }
 
-fn in_dict(held: &dict::Operation<'_>, seen: &ReplyBuf, asked: &dict::Operation<'_>) -> Option<ReplyBuf> {
+fn in_dict(held: &dict::Operation<'_>, seen: &ReplyBuf, next: &dict::Operation<'_>) -> Option<ReplyBuf> {
     use dict::Operation as O;
     let value = |field: &[u8]| field_value(held, seen, field);
-    match asked {
+    match next {
         O::Get { field } => value(field).map(|value| reply(|reply| value.write(reply))),
         O::Contains { field } => Some(flag(value(field)? != Reply::Null)),
         O::FieldLength { field } => Some(integer(length(value(field)?)?)),
@@ -102,7 +102,7 @@ fn in_dict(held: &dict::Operation<'_>, seen: &ReplyBuf, asked: &dict::Operation<
     }
 }
 
-fn in_set(held: &set::Operation<'_>, seen: &ReplyBuf, asked: &set::Operation<'_>) -> Option<ReplyBuf> {
+fn in_set(held: &set::Operation<'_>, seen: &ReplyBuf, next: &set::Operation<'_>) -> Option<ReplyBuf> {
     use set::Operation as O;
     let has = |member: &[u8]| match held {
         O::Members => Some(strings(seen)?.contains(&member)),
@@ -113,7 +113,7 @@ fn in_set(held: &set::Operation<'_>, seen: &ReplyBuf, asked: &set::Operation<'_>
         }
         _ => None,
     };
-    match asked {
+    match next {
         O::Contains { member } => has(member).map(flag),
         O::ContainsMany { members } => {
             let all: Vec<bool> = members.iter().map(has).collect::<Option<_>>()?;
@@ -146,11 +146,11 @@ fn inner_range(outer: (i64, i64), inner: (i64, i64)) -> Option<(usize, usize)> {
     Some((usize::try_from(inner.0 - outer.0).ok()?, usize::try_from(count).ok()?))
 }
 
-fn in_list(held: &list::Operation<'_>, seen: &ReplyBuf, asked: &list::Operation<'_>) -> Option<ReplyBuf> {
+fn in_list(held: &list::Operation<'_>, seen: &ReplyBuf, next: &list::Operation<'_>) -> Option<ReplyBuf> {
     use list::Operation as O;
     let O::Range { start, stop } = held else { return None };
     let all = strings(seen)?;
-    match asked {
+    match next {
         O::Range { start: from, stop: to } => {
             let (first, count) = inner_range((*start, *stop), (*from, *to))?;
             let part: Vec<&[u8]> = all.into_iter().skip(first).take(count).collect();
@@ -228,17 +228,17 @@ fn covers(outer: (ScoreBound, ScoreBound), inner: (ScoreBound, ScoreBound)) -> b
 fn in_scored_set(
     held: &scored_set::Operation<'_>,
     seen: &ReplyBuf,
-    asked: &scored_set::Operation<'_>,
+    next: &scored_set::Operation<'_>,
 ) -> Option<ReplyBuf> {
     use scored_set::Operation as O;
     if let O::Scores { members } = held {
-        return scores_of(seen, members, asked);
+        return scores_of(seen, members, next);
     }
     let O::Range { by, reverse, limit: None, with_scores: true } = held else { return None };
     let all = scored(seen)?;
     let whole = *by == RangeBy::Index { start: 0, stop: -1 };
     let score_of = |member: &[u8]| all.iter().find(|(_, other)| *other == member).map(|(score, _)| *score);
-    match (by, asked) {
+    match (by, next) {
         (_, O::Length) if whole => Some(integer(all.len() as i64)),
         (_, O::Score { member }) if whole => Some(reply(|reply| match score_of(member) {
             Some(score) => reply.double(score),
@@ -274,13 +274,13 @@ fn in_scored_set(
 }
 
 /// The scores of some members, out of those of others.
-fn scores_of(seen: &ReplyBuf, members: &Items<'_>, asked: &scored_set::Operation<'_>) -> Option<ReplyBuf> {
+fn scores_of(seen: &ReplyBuf, members: &Items<'_>, next: &scored_set::Operation<'_>) -> Option<ReplyBuf> {
     use scored_set::Operation as O;
     let score = |member: &[u8]| {
         let place = members.iter().position(|other| other == member)?;
         seen.elements().nth(1 + place)
     };
-    match asked {
+    match next {
         O::Score { member } => score(member).map(|score| reply(|reply| score.write(reply))),
         O::Scores { members } => {
             let scores: Vec<Reply<'_>> = members.iter().map(score).collect::<Option<_>>()?;
@@ -293,9 +293,9 @@ fn scores_of(seen: &ReplyBuf, members: &Items<'_>, asked: &scored_set::Operation
     }
 }
 
-fn in_counter(held: &counter::Operation, seen: &ReplyBuf, asked: &counter::Operation) -> Option<ReplyBuf> {
+fn in_counter(held: &counter::Operation, seen: &ReplyBuf, next: &counter::Operation) -> Option<ReplyBuf> {
     use counter::Operation as O;
-    let O::AtLeast { bound, .. } = asked else { return None };
+    let O::AtLeast { bound, .. } = next else { return None };
     match held {
         O::Get => Some(flag(as_integer(seen)? >= *bound)),
         O::AtLeast { bound: known, .. } => match as_integer(seen)? == 1 {
@@ -306,20 +306,20 @@ fn in_counter(held: &counter::Operation, seen: &ReplyBuf, asked: &counter::Opera
     }
 }
 
-fn in_summary(seen: &ReplyBuf, asked: &summary::Operation) -> Option<ReplyBuf> {
-    let summary::Operation::Read { figure } = asked else { return None };
+fn in_summary(seen: &ReplyBuf, next: &summary::Operation) -> Option<ReplyBuf> {
+    let summary::Operation::Read { figure } = next else { return None };
     let place = summary::Figure::ALL.iter().position(|other| other == figure)?;
     let value = seen.elements().nth(2 + 2 * place)?;
     Some(reply(|reply| value.write(reply)))
 }
 
-fn in_top(held: &top::Operation<'_>, seen: &ReplyBuf, asked: &top::Operation<'_>) -> Option<ReplyBuf> {
+fn in_top(held: &top::Operation<'_>, seen: &ReplyBuf, next: &top::Operation<'_>) -> Option<ReplyBuf> {
     use top::Operation as O;
     let O::Range { start, stop, with_scores: true } = held else { return None };
     let all = scored(seen)?;
     let whole = (*start, *stop) == (0, -1);
     let place_of = |member: &[u8]| all.iter().position(|(_, other)| *other == member);
-    match asked {
+    match next {
         O::Range { start: from, stop: to, with_scores } => {
             let (first, count) = inner_range((*start, *stop), (*from, *to))?;
             let part: Vec<_> = all.into_iter().skip(first).take(count).collect();

@@ -65,7 +65,7 @@ pub(super) fn deadlines(
     now_millis: u64,
     sink: &mut dyn ReplySink,
 ) {
-    let told = |at: u64| {
+    let shown = |at: u64| {
         let left = at.saturating_sub(now_millis);
         match format {
             TimeFormat::SecondsLeft => left.div_ceil(1000) as i64,
@@ -80,7 +80,7 @@ pub(super) fn deadlines(
         sink.integer(match deadline {
             None => ABSENT,
             Some(0) => WITHOUT,
-            Some(at) => told(at),
+            Some(at) => shown(at),
         });
     }
 }
@@ -153,8 +153,8 @@ pub(super) fn put<'a>(
     let until = match deadline {
         register::Deadline::Clear => Until::NEVER,
         register::Deadline::Keep => {
-            let kept = |field: &[u8]| state.map_or(0, |state| state.deadline(field));
-            Until::each(pairs.pairs().map(|(field, _)| kept(field)))
+            let unchanged = |field: &[u8]| state.map_or(0, |state| state.deadline(field));
+            Until::each(pairs.pairs().map(|(field, _)| unchanged(field)))
         }
         // Also where none of the fields is there: who commits later must know that the deadline has passed (Corrections 69).
         register::Deadline::At { millis } if millis <= now_millis => {

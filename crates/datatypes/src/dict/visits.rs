@@ -46,8 +46,8 @@ pub(super) fn random(
         };
     };
     let Some(state) = state else { return sink.array(0) };
-    let asked = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    let replied = if count < 0 { asked } else { asked.min(state.len()) };
+    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let replied = if count < 0 { wanted } else { wanted.min(state.len()) };
     if values {
         sink.pairs(replied)
     } else {
@@ -65,7 +65,7 @@ pub(super) fn random(
     };
     match count {
         ..0 => {
-            for _ in 0..asked {
+            for _ in 0..wanted {
                 reply(state.random(random), sink);
                 if sink.is_full() {
                     break;

@@ -10,9 +10,9 @@ pub enum ObjectField {
     Encoding,
     /// How many share the value: nobody.
     References,
-    /// How long nobody has read or written it: that is not kept.
+    /// How long nobody has read or written it: that is not stored.
     IdleTime,
-    /// How often it is used: that is not kept.
+    /// How often it is used: that is not stored.
     Frequency,
 }
 wire_enum!(ObjectField { 0 => Encoding, 1 => References, 2 => IdleTime, 3 => Frequency });

@@ -27,9 +27,9 @@ pub fn prepare<'a>(
         Operation::Pop { end, count } => return pop(state, *end, *count, sink),
         Operation::Put { index, value } => return put(state, *index, value, sink),
         Operation::Trim { start, stop } => {
-            let (start, kept) = resolve_range(*start, *stop, len);
+            let (start, length) = resolve_range(*start, *stop, len);
             sink.simple("OK");
-            return (kept < len).then_some(Effect::Keep { start: start as u64, len: kept as u64 });
+            return (length < len).then_some(Effect::Keep { start: start as u64, len: length as u64 });
         }
         Operation::Remove { count, value } => return remove(state, *count, value, sink),
         Operation::InsertBeside { before, pivot, value } => {
@@ -190,9 +190,9 @@ pub fn apply<const UNDO: bool>(state: &mut ChunkedList, effect: &Effect<'_>) -> 
                 state.set(index, value);
             }
         }
-        Effect::Keep { start, len: kept } => {
+        Effect::Keep { start, len: length } => {
             let start = clamp(*start);
-            let end = clamp(start as u64 + (*kept).min(len as u64));
+            let end = clamp(start as u64 + (*length).min(len as u64));
             splices.extend(splice::<UNDO>(state, end, len - end, &Items::NONE));
             splices.extend(splice::<UNDO>(state, 0, start, &Items::NONE));
         }

@@ -1,4 +1,5 @@
-//! Which writes an earlier effect may hide, that they did not observe: they are few, and what they need is kept for them.
+//! Which writes an earlier effect may hide, that they did not observe: they are few, and the merge retains what they
+//! need.
 
 use super::items::dated;
 use super::{is_reset, lasting_kind};

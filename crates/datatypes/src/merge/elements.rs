@@ -243,7 +243,8 @@ impl Elements {
         left.perform(false, perform)
     }
 
-    /// Performs what is left of some elements after a reset of the whole; also those that stay, if asked for.
+    /// Performs what is left of some elements after a reset of the whole; also those that stay, where the caller wants
+    /// them.
     pub(super) fn again(
         &mut self,
         groups: &[Group],
@@ -308,7 +309,7 @@ impl<'n> Left<'n> {
         }
     }
 
-    /// As effects; members that are there are added only if `all` are to be told.
+    /// As effects; members that are there are added only with `all`.
     fn perform(self, all: bool, mut perform: impl FnMut(&Effect<'_>)) -> u64 {
         if all && !self.members.is_empty() {
             let members = Items::collect(self.members.into_iter());

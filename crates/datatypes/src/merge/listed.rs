@@ -33,7 +33,7 @@ impl Listed {
         self.all.is_empty()
     }
 
-    /// Finds out what each saw of the groups, whose places are told.
+    /// Finds out what each saw of the groups, at these places.
     pub fn relate<O: Origin>(&mut self, origins: &[O], groups: &[&[usize]]) {
         for list in &mut self.groups {
             for places in groups {

@@ -29,8 +29,9 @@
 //! An increment may also be hidden by a word that it did observe, but not see, because a number was there instead: that word comes
 //! forth when somebody who did not observe it removes the number.
 //!
-//! Of an appending it is only asked whether all that it appends are digits: what it was appended to may be forgotten. Any
-//! other edit of a register counts as one that leaves no number. Where types meet, an element whose list was taken out of sight by another type and came forth again is another one.
+//! Of an appending only counts whether all that it appends are digits: what it was appended to may be forgotten. Any
+//! other edit of a register counts as one that leaves no number. Where types meet, an element whose list was taken out
+//! of sight by another type and came forth again is another one.
 
 use super::items::{
     Item, dated, ends_deadline, field_in, is_no_number, items, kills, kind_of, part_of, says, spoils,
@@ -65,7 +66,7 @@ pub enum LostPart {
         /// Its place in the list that the writer saw, from the front.
         index: u64,
     },
-    /// The whole value, which is no register (RENAME, COPY): what is told of it are words.
+    /// The whole value, which is no register (RENAME, COPY): its description is words.
     Whole,
     /// That it stays: it goes with the key at a deadline that its writer had not observed.
     Deadline,

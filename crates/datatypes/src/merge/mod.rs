@@ -13,8 +13,8 @@
 //! - A list's elements are pushed, removed and replaced by identity; see [`line`](self) and [`Trace`].
 //! - A deadline, of a key or of a field, is what the last live write of it says. Who writes a field says its deadline, too.
 //!
-//! An effect that observed all before it is performed as [`apply`] does. Nothing is kept in the state for any of this:
-//! who performed what lives in the sequence, as long as something that has not observed it may come.
+//! An effect that observed all before it is performed as [`apply`] does. The state stores nothing for any of this: who
+//! performed what lives in the sequence, as long as something that has not observed it may come.
 
 mod contest;
 mod early;
@@ -152,7 +152,7 @@ pub fn perform(cell: &mut Cell, among: &Among<'_, '_>) -> Performed {
         let held = cell.kind();
         let patch = perform_typed(cell, among, &mut noted);
         match cell.value {
-            // What another type kept away comes forth.
+            // A value that another type hid comes forth.
             None if held.is_some() => {
                 Patch::Many(vec![patch, replace(cell, rebuilt(cell, among, None, held))])
             }
@@ -288,13 +288,14 @@ fn rebuilt(cell: &Cell, among: &Among<'_, '_>, kind: Option<Kind>, except: Optio
             (0..last).filter(|place| is_live(among, *place) && goes_on(*place)).collect()
         }
     };
-    let kept = if reset { deadline_before(cell, &among.effects[last]) } else { 0 };
+    let deadline_before_it = if reset { deadline_before(cell, &among.effects[last]) } else { 0 };
     if let Some(kind) = kind {
         live.push(last);
-        return made_of(among, &live, kind, kept);
+        return made_of(among, &live, kind, deadline_before_it);
     }
     let said = live.iter().rev().filter_map(|place| lasting_kind(&among.effects[*place]));
-    let mut made = said.filter(|kind| Some(*kind) != except).map(|kind| made_of(among, &live, kind, kept));
+    let mut made =
+        said.filter(|kind| Some(*kind) != except).map(|kind| made_of(among, &live, kind, deadline_before_it));
     // The elements that the last one to say a type added may all be gone.
     made.find(|cell| cell.value.is_some()).unwrap_or_default()
 }

@@ -294,9 +294,9 @@ impl<'e, O: Origin> Replay<'e, O> {
             (Way::Of(Kind::List), effect) => self.change_list(cell, origin, effect, &mut noted),
             _ if deletes && cell.value.is_none() => Patch::Nothing,
             (Way::Of(Kind::Register), effect) if is_reset(effect) => {
-                let kept = deadline_before(cell, effect);
+                let deadline_before_it = deadline_before(cell, effect);
                 self.reset(bounds);
-                self.rewrite(cell, effect, kept)
+                self.rewrite(cell, effect, deadline_before_it)
             }
             (Way::Of(Kind::Set | Kind::Dict | Kind::ScoredSet), _) if deletes => {
                 self.delete_elements(cell, bounds)
@@ -325,9 +325,9 @@ impl<'e, O: Origin> Replay<'e, O> {
     }
 
     /// A register is written or deleted: the additions that were not observed come on top of the last write.
-    fn rewrite(&mut self, cell: &mut Cell, effect: &Effect<'_>, kept: u64) -> Patch {
+    fn rewrite(&mut self, cell: &mut Cell, effect: &Effect<'_>, deadline_before_it: u64) -> Patch {
         let mut new = Cell::default();
-        let mut expires_at = self.deadline(kept);
+        let mut expires_at = self.deadline(deadline_before_it);
         let mut set = |value: &[u8]| {
             let deadline = register::Deadline::Clear;
             apply::<false>(&mut new, &Effect::Register(register::Effect::Set { value, deadline }));

@@ -123,8 +123,8 @@ pub(super) fn resolve<'e>(cell: &Cell, earlier: &Earlier<'_, 'e>, effect: &E<'e>
             std::iter::once(effect.clone()).chain(unseen.of_new_group(group)).collect()
         }
         E::DeleteConsumer { group, consumer } => {
-            let kept = unseen.deliveries(group, &[About::Group(group)], |to, _| to == *consumer);
-            std::iter::once(effect.clone()).chain(kept).collect()
+            let remaining = unseen.deliveries(group, &[About::Group(group)], |to, _| to == *consumer);
+            std::iter::once(effect.clone()).chain(remaining).collect()
         }
         effect => vec![effect.clone()],
     };
@@ -207,11 +207,11 @@ impl<'a, 'e> Unseen<'a, '_, 'e> {
     fn keep(&self, group: &'e [u8], consumer: &'e [u8], ids: &[StreamId]) -> Option<E<'e>> {
         let held = self.group(group)?;
         let now_millis = held.consumer(consumer)?.seen_millis?;
-        let kept = ids.iter().filter_map(|id| {
+        let owned = ids.iter().filter_map(|id| {
             let owner = held.owners(*id).iter().find(|owner| *owner.consumer == *consumer)?;
             Some(Delivery { id: *id, at_millis: owner.at_millis, count: owner.count })
         });
-        let deliveries: Vec<Delivery> = kept.collect();
+        let deliveries: Vec<Delivery> = owned.collect();
         let (gone, last, read, beside) = (Ids::none(), None, None, true);
         let effect = E::Deliver { group, consumer, now_millis, deliveries, gone, last, read, beside };
         (!ids.is_empty()).then_some(effect)

@@ -127,13 +127,13 @@ pub(super) fn perform_typed(cell: &mut Cell, among: &Among<'_, '_>, noted: &mut 
     let effects = match effect {
         Effect::Set(set::Effect::Remove { members }) => {
             let whole = &concurrent_whole(among);
-            let kept = |member: &[u8]| {
+            let stays = |member: &[u8]| {
                 concurrent_on(among, member).any(|other| match other {
                     Effect::Set(set::Effect::Add { members }) => members.iter().any(|added| added == member),
                     _ => false,
                 }) || of_whole(among, whole, member, |value| restored_member(value, member)).is_some()
             };
-            let members = Items::collect(members.iter().filter(|member| !kept(member)));
+            let members = Items::collect(members.iter().filter(|member| !stays(member)));
             return apply::<true>(cell, &Effect::Set(set::Effect::Remove { members }));
         }
         Effect::Dict(put @ dict::Effect::Put { .. }) => {

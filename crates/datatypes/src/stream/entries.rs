@@ -383,10 +383,11 @@ mod tests {
                     assert_eq!(removed, expected);
                 }
             }
-            let told = |entry: Entry<'_>| (entry.id, entry.strings().map(<[u8]>::to_vec).collect::<Vec<_>>());
+            let decoded =
+                |entry: Entry<'_>| (entry.id, entry.strings().map(<[u8]>::to_vec).collect::<Vec<_>>());
             let wanted: Vec<_> =
                 model.iter().map(|(id, (field, value))| (*id, vec![field.to_vec(), value.clone()])).collect();
-            assert_eq!(entries.iter().map(told).collect::<Vec<_>>(), wanted);
+            assert_eq!(entries.iter().map(decoded).collect::<Vec<_>>(), wanted);
             assert_eq!(entries.len(), model.len());
             let (from, to) = (id(300), id(900));
             let within: Vec<StreamId> = model.range(from..=to).map(|(id, _)| *id).collect();

@@ -24,7 +24,7 @@ use usertypes::{Codec, Executed, Fault, Limits, abi};
 const MAX_REASON_BYTES: usize = 500;
 /// The most bytes of an effect that combining tells. Nobody tries it on a state before it commits, and 64 of them may
 /// come together: so they stay small beside a state.
-const MAX_TOLD_BYTES: usize = 16 << 10;
+const MAX_COMBINED_EFFECT_BYTES: usize = 16 << 10;
 
 /// An operation of a user-defined type.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,12 +156,12 @@ impl<'a> Operation<'a> {
         reply_of(&mut seen.elements())?.encode(&mut reply);
         let (first, second) = ((held.operation, &*held.arguments), (self.operation, &*self.arguments));
         let Executed { reply, effect } = module.combine(first, &reply, second).ok()??;
-        if effect.as_ref().is_some_and(|effect| effect.len() > MAX_TOLD_BYTES) {
+        if effect.as_ref().is_some_and(|effect| effect.len() > MAX_COMBINED_EFFECT_BYTES) {
             return None;
         }
-        let mut told = ReplyBuf::new();
-        write_reply(&reply, &mut told);
-        Some((told, effect.map(|bytes| self.effect(bytes))))
+        let mut written = ReplyBuf::new();
+        write_reply(&reply, &mut written);
+        Some((written, effect.map(|bytes| self.effect(bytes))))
     }
 
     /// True if its result stays the same after `effect`.

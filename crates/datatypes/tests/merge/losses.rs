@@ -14,7 +14,7 @@ fn losses(history: &History) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let traces = history.traces();
     let traces: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).collect();
-    let mut told = Vec::new();
+    let mut listed = Vec::new();
     for place in 0..effects.len() {
         for loss in lost(&effects, &traces, &sees, place) {
             let part = match &loss.part {
@@ -23,10 +23,10 @@ fn losses(history: &History) -> Vec<String> {
                 LostPart::Score { member } => format!("{}: ", text(member)),
                 LostPart::Element { index } => format!("{index}: "),
             };
-            told.push(format!("{part}{} to {}", text(&loss.value), text(&loss.instead)));
+            listed.push(format!("{part}{} to {}", text(&loss.value), text(&loss.instead)));
         }
     }
-    told
+    listed
 }
 
 /// `before; A; B => what is lost if A's place is before B's; if B's is before A's`, one if it is the same.
@@ -122,14 +122,14 @@ fn the_table_tells_what_is_lost() {
             let seen = history.0.len();
             commands(first).for_each(|words| history.tell(1, seen, words));
             commands(second).for_each(|words| history.tell(2, seen, words));
-            let told = losses(&history);
-            let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
-            assert_eq!(told, wanted[turn.min(wanted.len() - 1)], "{line}, order {turn}");
+            let listed = losses(&history);
+            let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
+            assert_eq!(listed, wanted[turn.min(wanted.len() - 1)], "{line}, order {turn}");
         }
     }
 }
 
-fn told(script: &[(u16, usize, &str)]) -> Vec<String> {
+fn losses_of(script: &[(u16, usize, &str)]) -> Vec<String> {
     let mut history = History::default();
     script.iter().for_each(|(group, upto, words)| history.tell(*group, *upto, words));
     losses(&history)
@@ -138,31 +138,31 @@ fn told(script: &[(u16, usize, &str)]) -> Vec<String> {
 #[test]
 fn who_saw_the_other_value_settles_nothing() {
     let wanted = vec!["a to b".to_owned()];
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b")]), wanted);
     // The third region had seen both, and so b.
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "SET c")]), wanted);
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "DEL")]), wanted);
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (1, 2, "SET c")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "SET c")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "DEL")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (1, 2, "SET c")]), wanted);
 }
 
 #[test]
 fn who_saw_the_value_settles_it_whenever_that_is_known() {
     // The first region wrote over its own value before it had heard of the other: the last of each are concurrent.
     let wanted = vec!["b to c".to_owned()];
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (1, 0, "SET c")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (1, 0, "SET c")]), wanted);
     // A third region had heard of the first only.
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 1, "SET c")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 1, "SET c")]), wanted);
     // It deleted what it saw: the other value stays, and nothing is lost.
-    assert!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 1, "DEL")]).is_empty());
+    assert!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 1, "DEL")]).is_empty());
 }
 
 #[test]
 fn a_value_that_comes_forth_again_is_not_lost() {
     // The second region deletes its own value before it has heard of the first's.
-    assert!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (2, 0, "DEL")]).is_empty());
+    assert!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (2, 0, "DEL")]).is_empty());
     // But if a third one had written over it meanwhile, it never comes.
     let wanted = vec!["a to b".to_owned()];
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "SET c"), (2, 0, "DEL")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 2, "SET c"), (2, 0, "DEL")]), wanted);
 }
 
 /// The first region had heard of its word and of the number that was there instead; the second one removes the number, and never
@@ -170,20 +170,20 @@ fn a_value_that_comes_forth_again_is_not_lost() {
 #[test]
 fn a_word_that_comes_forth_again_hides_an_increment() {
     let wanted = vec!["INCRBY 5 to word".to_owned()];
-    assert_eq!(told(&[(1, 0, "SET word"), (2, 0, "SET 10"), (1, 2, "INCRBY 5"), (2, 0, "DEL")]), wanted);
-    assert_eq!(told(&[(1, 0, "SET word"), (2, 0, "SET 10"), (2, 0, "DEL"), (1, 2, "INCRBY 5")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET word"), (2, 0, "SET 10"), (1, 2, "INCRBY 5"), (2, 0, "DEL")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET word"), (2, 0, "SET 10"), (2, 0, "DEL"), (1, 2, "INCRBY 5")]), wanted);
     // Who removes both leaves nothing that hides it.
     assert_eq!(
-        told(&[(1, 0, "SET word"), (2, 0, "SET 10"), (1, 2, "INCRBY 5"), (2, 2, "DEL")]),
+        losses_of(&[(1, 0, "SET word"), (2, 0, "SET 10"), (1, 2, "INCRBY 5"), (2, 2, "DEL")]),
         ["word to 10"]
     );
     let wanted = vec!["f: HINCRBY f 5 to word".to_owned()];
     assert_eq!(
-        told(&[(1, 0, "HSET f word"), (2, 0, "HSET f 10"), (1, 2, "HINCRBY f 5"), (2, 0, "HDEL f")]),
+        losses_of(&[(1, 0, "HSET f word"), (2, 0, "HSET f 10"), (1, 2, "HINCRBY f 5"), (2, 0, "HDEL f")]),
         wanted
     );
     assert_eq!(
-        told(&[(1, 0, "HSET f word"), (2, 0, "HSET f 10"), (2, 0, "HDEL f"), (1, 2, "HINCRBY f 5")]),
+        losses_of(&[(1, 0, "HSET f word"), (2, 0, "HSET f 10"), (2, 0, "HDEL f"), (1, 2, "HINCRBY f 5")]),
         wanted
     );
 }
@@ -196,14 +196,14 @@ fn a_word_in_a_whole_hash_hides_no_increment_where_a_number_was_written_beside()
         [(1, 0, "HSET f 5"), (1, 0, "HINCRBY f 2"), (2, 0, "MOVEHASH f word")],
     ];
     for script in scripts {
-        assert_eq!(told(&script), ["f: word to 5"], "{script:?}");
+        assert_eq!(losses_of(&script), ["f: word to 5"], "{script:?}");
     }
 }
 
 #[test]
 fn three_regions_lose_two_of_three() {
     let wanted = vec!["a to c".to_owned(), "b to c".to_owned()];
-    assert_eq!(told(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 0, "SET c")]), wanted);
+    assert_eq!(losses_of(&[(1, 0, "SET a"), (2, 0, "SET b"), (3, 0, "SET c")]), wanted);
 }
 
 /// Registers only, by states: who writes over a value that is there has seen it.
@@ -297,10 +297,10 @@ fn compare_with_states(commands: &[&str], first: &[&str], judge: impl Fn(&Histor
         let traces: Vec<Option<&Trace>> = traces.iter().map(Option::as_ref).collect();
         for place in first.len()..effects.len() {
             let Some(wanted) = judge(&history, place) else { continue };
-            let told = lost(&effects, &traces, &sees, place);
+            let losses = lost(&effects, &traces, &sees, place);
             found += u32::from(wanted);
-            assert_eq!(!told.is_empty(), wanted, "seed {seed}, {place} of {:?}, {told:?}", history.0);
-            assert!(told.len() < 2, "seed {seed}");
+            assert_eq!(!losses.is_empty(), wanted, "seed {seed}, {place} of {:?}, {losses:?}", history.0);
+            assert!(losses.len() < 2, "seed {seed}");
         }
     }
     assert!(found > fewer(1500), "only {found} are lost");

@@ -1,7 +1,7 @@
 //! Random histories of three groups. What must come of them is said here without a state: an addition counts unless a
 //! removal that observed it came, and so on.
 
-use crate::merge::script::{History, told};
+use crate::merge::script::{History, rendered};
 use datatypes::{Cell, Effect, Value, dict, key, list, register, set};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Rng;
@@ -133,7 +133,7 @@ fn no_increment_is_lost_but_to_who_observed_it() {
             }
         }
         let wanted = if there { (value + sum).to_string() } else { "nothing".into() };
-        assert_eq!(told(&history.all()), wanted, "seed {seed}: {:?}", history.0);
+        assert_eq!(rendered(&history.all()), wanted, "seed {seed}: {:?}", history.0);
     }
 }
 
@@ -252,7 +252,7 @@ fn an_element_is_there_exactly_if_nobody_who_saw_it_removed_it() {
     for seed in 0..4000 {
         let history = history(seed, LIST, 12);
         let len = history.0.len();
-        // Elements that are equal cannot be told apart: only histories in which all differ count.
+        // Equal elements are indistinguishable: only histories in which all differ count.
         let mut inserted: Vec<Vec<u8>> = Vec::new();
         let mut removed: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         let mut views = Vec::new();
@@ -290,8 +290,9 @@ fn an_element_is_there_exactly_if_nobody_who_saw_it_removed_it() {
         assert_eq!(there.len(), found.len(), "seed {seed}: nothing is there twice");
         for view in views {
             let common: Vec<_> = view.into_iter().filter(|element| there.contains(element)).collect();
-            let kept: Vec<_> = found.iter().filter(|element| common.contains(element)).cloned().collect();
-            assert_eq!(kept, common, "seed {seed}: the order that somebody saw");
+            let common_found: Vec<_> =
+                found.iter().filter(|element| common.contains(element)).cloned().collect();
+            assert_eq!(common_found, common, "seed {seed}: the order that somebody saw");
         }
     }
     assert!(concurrent_removals > 100, "the histories must remove concurrently: {concurrent_removals}");

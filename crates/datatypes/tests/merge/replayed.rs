@@ -2,7 +2,7 @@
 //! costs about as much as there are effects.
 
 use crate::fewer;
-use crate::merge::script::{History, told};
+use crate::merge::script::{History, rendered};
 use datatypes::merge::{Among, Contest, Origin, Performed, Replay, Trace, lost, perform};
 use datatypes::{Cell, Effect, exchange};
 use std::borrow::Cow;
@@ -192,7 +192,7 @@ fn a_run_comes_to_what_its_effects_come_to() {
         let mut random = Rng::with_seed(seed);
         let kind = seed as usize % KINDS.len();
         // What everybody to come has observed may be forgotten; of the rest some was performed earlier. Where types meet,
-        // what is kept has observed it, too.
+        // what is retained has observed it, too.
         let base = if random.bool() { 0 } else { random.usize(..8) };
         let from = base + random.usize(..20);
         let mixed = kind == KINDS.len() - 1;
@@ -205,14 +205,14 @@ fn a_run_comes_to_what_its_effects_come_to() {
             let before = cell.clone();
             let Performed { mut patch, .. } =
                 replay.perform(&mut cell, seen(&history, place), history.effect(place));
-            let told = || -> Vec<(Seen, Effect<'_>)> {
+            let scene = || -> Vec<(Seen, Effect<'_>)> {
                 (0..=place).map(|place| (seen(&history, place), history.effect(place))).collect()
             };
-            assert_eq!(cell, *after, "seed {seed}, from {base} and {from}: {:?}", told());
+            assert_eq!(cell, *after, "seed {seed}, from {base} and {from}: {:?}", scene());
             exchange(&mut cell, &mut patch);
-            assert_eq!(cell, before, "seed {seed}: what was performed can be taken back: {:?}", told());
+            assert_eq!(cell, before, "seed {seed}: what was performed can be taken back: {:?}", scene());
             exchange(&mut cell, &mut patch);
-            assert_eq!(cell, *after, "seed {seed}: and done again: {:?}", told());
+            assert_eq!(cell, *after, "seed {seed}: and done again: {:?}", scene());
             compared += 1;
         }
     }
@@ -235,11 +235,11 @@ fn an_insertion_keeps_its_place_when_the_element_before_it_is_forgotten() {
         history.tell(group, upto, words);
     }
     let wanted = one_by_one(&history);
-    assert_eq!(told(&wanted[5].0), "[17]");
+    assert_eq!(rendered(&wanted[5].0), "[17]");
     for base in 0..=2 {
         let mut cell = wanted[4].0.clone();
         passed(&history, &wanted, base, 5).perform(&mut cell, seen(&history, 5), history.effect(5));
-        assert_eq!(told(&cell), "[17]", "from {base}");
+        assert_eq!(rendered(&cell), "[17]", "from {base}");
     }
 }
 

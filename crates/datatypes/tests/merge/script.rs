@@ -244,7 +244,7 @@ fn stream_operation<'a>(words: &[&str], bytes: &'a [&'a [u8]]) -> stream::Operat
 }
 
 /// Entries, then the groups: up to where they have read, and who has what.
-fn told_stream(stream: &stream::Stream) -> String {
+fn rendered_stream(stream: &stream::Stream) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let id = |id: stream::StreamId| format!("{}-{}", id.millis, id.sequence);
     let entry = |entry: stream::Entry<'_>| {
@@ -264,7 +264,7 @@ fn told_stream(stream: &stream::Stream) -> String {
 }
 
 /// A state in words.
-pub fn told(cell: &Cell) -> String {
+pub fn rendered(cell: &Cell) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let joined = |mut parts: Vec<String>, sorted: bool| {
         if sorted {
@@ -291,7 +291,7 @@ pub fn told(cell: &Cell) -> String {
         }
         Some(Value::List(list)) => format!("[{}]", joined(list.iter().map(text).collect(), false)),
         Some(Value::Counter(counter)) => format!("#{}", counter.sum()),
-        Some(Value::Stream(stream)) => told_stream(stream),
+        Some(Value::Stream(stream)) => rendered_stream(stream),
         Some(other) => format!("{other:?}"),
     };
     match cell.expires_at {

@@ -1,7 +1,7 @@
 //! The table, cell by cell: what stands before, what A does, what B does without having observed it, and what comes of
 //! it if A's place is before B's and if B's is before A's.
 
-use crate::merge::script::{History, told};
+use crate::merge::script::{History, rendered};
 
 /// `before; A; B => the one; the other`, or one state where the order does not matter. Commands are separated by commas.
 const TABLE: &str = "
@@ -166,7 +166,7 @@ fn merged(before: &str, first: &str, second: &str) -> String {
     let common = history.0.len();
     tell(&mut history, 0, Some(common), first);
     tell(&mut history, 1, Some(common), second);
-    told(&history.all())
+    rendered(&history.all())
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn every_cell_of_the_table_holds() {
 fn state_of(deeds: &[(u16, usize, &str)]) -> String {
     let mut history = History::default();
     deeds.iter().for_each(|(group, upto, command)| history.tell(*group, *upto, command));
-    told(&history.all())
+    rendered(&history.all())
 }
 
 /// Two regions delete one list. Whoever has observed one of the deletions does not count what went with it.
@@ -229,6 +229,6 @@ fn who_observed_all_does_what_redis_does() {
     ] {
         let mut history = History::default();
         words.split(',').for_each(|command| history.tell(0, 0, command));
-        assert_eq!(told(&history.all()), wanted, "{words}");
+        assert_eq!(rendered(&history.all()), wanted, "{words}");
     }
 }

@@ -49,18 +49,18 @@ fn check(cell: &Cell, steps: &[(Operation<'static>, bool)]) -> Result<usize, Tes
     let (first, rest) = steps.split_first().expect("there are steps");
     let (mut reply, mut effect, mut after) = come(cell, &first.0, first.1);
     let mut held = first;
-    for (combined, asked) in rest.iter().enumerate() {
+    for (combined, next) in rest.iter().enumerate() {
         let outstanding =
             Outstanding { operation: &held.0, blind: held.1, reply: &reply, effect: effect.as_ref() };
-        let Some(both) = combine(&outstanding, &asked.0, asked.1) else { return Ok(combined) };
-        let (expected, _, now) = come(&after, &asked.0, asked.1);
-        prop_assert_eq!(&both.reply, &expected, "{:?} after {:?}", asked, held);
+        let Some(both) = combine(&outstanding, &next.0, next.1) else { return Ok(combined) };
+        let (expected, _, now) = come(&after, &next.0, next.1);
+        prop_assert_eq!(&both.reply, &expected, "{:?} after {:?}", next, held);
         let mut at_once = cell.clone();
         if let Some(effect) = &both.effect {
             apply::<false>(&mut at_once, effect);
         }
-        assert_alike(&at_once, &now, || format!("{asked:?} after {held:?}: {:?}", both.effect))?;
-        (reply, effect, after, held) = (both.reply, both.effect, now, asked);
+        assert_alike(&at_once, &now, || format!("{next:?} after {held:?}: {:?}", both.effect))?;
+        (reply, effect, after, held) = (both.reply, both.effect, now, next);
     }
     Ok(rest.len())
 }
@@ -117,14 +117,14 @@ fn one_effect_does_what_two_do() {
 #[test]
 fn what_holds_no_lock_for_it_combines_with_nothing() {
     for kind in kinds() {
-        for_all(1000, (cell_of(kind), operation_of(kind), operation_of(kind)), |(cell, held, asked)| {
+        for_all(1000, (cell_of(kind), operation_of(kind), operation_of(kind)), |(cell, held, next)| {
             let (reply, effect, _) = come(&cell, &held, false);
             let outstanding =
                 Outstanding { operation: &held, blind: false, reply: &reply, effect: effect.as_ref() };
-            let crosses = held.is_read() != asked.is_read();
-            prop_assert!(!crosses || combine(&outstanding, &asked, false).is_none());
+            let crosses = held.is_read() != next.is_read();
+            prop_assert!(!crosses || combine(&outstanding, &next, false).is_none());
             let blind = Outstanding { blind: true, ..outstanding };
-            prop_assert!(combine(&blind, &asked, false).is_none(), "a blind one has seen nothing");
+            prop_assert!(combine(&blind, &next, false).is_none(), "a blind one has seen nothing");
             Ok(())
         });
     }

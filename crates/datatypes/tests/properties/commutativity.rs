@@ -146,7 +146,7 @@ fn commuting_triples_give_equal_results_and_states_in_all_orders() {
     assert!(count_commuting(3000, 3, &TRIPLE) > 150, "the test must meet commuting triples");
 }
 
-/// Who asked for the order down to a member need not have seen that it is there.
+/// A read of the order down to a member need not have seen that it is there.
 #[test]
 fn an_addition_is_seen_by_whoever_saw_the_order_down_to_it() {
     let add = |member| {
@@ -255,12 +255,13 @@ fn the_mode_before_an_evaluation_admits_no_more_than_what_it_comes_to() {
     for_all(2000, scene(operation_of, || operation().boxed(), 1), |(cell, operations)| {
         let (_, effect) = evaluate(&cell, &operations[0]);
         let came_to = Invocation::observed(&operations[0], effect).mode();
-        let asked = operations[0].mode();
-        let covered = |mode: Mode| modes().into_iter().all(|it| mode.compatible(it) || !asked.compatible(it));
-        prop_assert!(came_to.is_none_or(covered) || asked == Mode::Write || came_to == Some(Mode::Observe));
+        let locked = operations[0].mode();
+        let covered =
+            |mode: Mode| modes().into_iter().all(|it| mode.compatible(it) || !locked.compatible(it));
+        prop_assert!(came_to.is_none_or(covered) || locked == Mode::Write || came_to == Some(Mode::Observe));
         // One that reveals nothing is evaluated only for a deadline, and may come to anything.
         let hidden = !operations[0].is_read() && operations[0].observation().is_nothing();
-        prop_assert!(!hidden || asked == Mode::Write);
+        prop_assert!(!hidden || locked == Mode::Write);
         Ok(())
     });
 }
@@ -322,10 +323,10 @@ fn blind_effects_of_any_types_with_compatible_locks_commute() {
 fn the_locks_before_an_evaluation_are_enough_for_what_it_comes_to() {
     for_all(2000, scene(operation_of, || operation().boxed(), 1), |(cell, operations)| {
         let (_, effect) = evaluate(&cell, &operations[0]);
-        let asked = operations[0].claim();
+        let locked = operations[0].claim();
         let came_to = Invocation::observed(&operations[0], effect).claim();
         // What it saw but did not change is the type, which no holder of the lock changes beside it.
-        let enough = |came_to: &datatypes::Claim<'_>| asked.covers(came_to) || came_to.mode == Mode::Observe;
+        let enough = |came_to: &datatypes::Claim<'_>| locked.covers(came_to) || came_to.mode == Mode::Observe;
         prop_assert!(came_to.is_none_or(|came_to| enough(&came_to)), "{:?}", operations[0]);
         Ok(())
     });
@@ -339,14 +340,20 @@ fn a_narrowed_reply_is_unchanged_by_what_commutes_with_it() {
         for_all(
             3000,
             (cell_of(kind), operation_of(kind), vec(effect_of(kind), 3)),
-            |(cell, asked, effects)| {
-                let (reply, _) = evaluate(&cell, &asked);
-                let Some(observation) = asked.narrowed(&reply) else { return Ok(()) };
+            |(cell, operation, effects)| {
+                let (reply, _) = evaluate(&cell, &operation);
+                let Some(observation) = operation.narrowed(&reply) else { return Ok(()) };
                 let mut after = cell;
                 for effect in effects.iter().filter(|effect| observation.observation().unchanged_by(effect)) {
                     apply::<false>(&mut after, effect);
                     narrowed.set(narrowed.get() + 1);
-                    prop_assert_eq!(&evaluate(&after, &asked).0, &reply, "{:?} after {:?}", asked, effect);
+                    prop_assert_eq!(
+                        &evaluate(&after, &operation).0,
+                        &reply,
+                        "{:?} after {:?}",
+                        operation,
+                        effect
+                    );
                 }
                 Ok(())
             },

@@ -95,9 +95,9 @@ fn change<C: Collection>(collection: &mut C, staying: usize, rng: &mut Rng) {
             collection.add(&returns);
         }
         2 => {
-            let kept = collection.clone();
+            let before = collection.clone();
             collection.take(&name(rng.usize(..staying)));
-            *collection = kept;
+            *collection = before;
         }
         3 => (0..rng.usize(..2000)).for_each(|_| collection.add(&name(staying + rng.usize(..4000)))),
         _ => (0..rng.usize(..500)).for_each(|_| collection.take(&name(staying + rng.usize(..4000)))),

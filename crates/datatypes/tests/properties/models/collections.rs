@@ -138,7 +138,7 @@ impl Dated {
                 }
             }),
             Dict::Deadlines { fields, format } => numbers(fields, |field| {
-                let told = |at: u64| match format {
+                let shown = |at: u64| match format {
                     TimeFormat::SecondsLeft => (at - NOW_MILLIS).div_ceil(1000),
                     TimeFormat::MillisLeft => at - NOW_MILLIS,
                     TimeFormat::SecondsAt => at.div_ceil(1000),
@@ -146,7 +146,7 @@ impl Dated {
                 };
                 match self.values.contains_key(field) {
                     false => -2,
-                    true => self.deadlines.get(field).map_or(-1, |at| told(*at) as i64),
+                    true => self.deadlines.get(field).map_or(-1, |at| shown(*at) as i64),
                 }
             }),
             Dict::Persist { fields } => numbers(fields, |field| match self.values.contains_key(field) {
@@ -233,8 +233,8 @@ fn random_fields(
     let fields: Vec<&Bytes> = chosen.iter().step_by(1 + usize::from(values)).collect();
     assert!(fields.iter().all(|field| state.contains_key(*field)));
     let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
-    let asked = count.unwrap_or(1).unsigned_abs() as usize;
-    assert_eq!(fields.len(), if negative { asked } else { asked.min(state.len()) });
+    let wanted = count.unwrap_or(1).unsigned_abs() as usize;
+    assert_eq!(fields.len(), if negative { wanted } else { wanted.min(state.len()) });
     assert!(negative || fields.iter().collect::<BTreeSet<_>>().len() == fields.len());
     if !values || state.is_empty() {
         return listing(chosen, count.is_some().then_some(ReplyBuf::array));
@@ -305,8 +305,8 @@ pub(super) fn perform_set(state: &mut BTreeSet<Bytes>, operation: &Set<'_>, actu
         }
         Set::Random { count } => {
             let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
-            let asked = count.unwrap_or(1).unsigned_abs() as usize;
-            assert_eq!(chosen.len(), if negative { asked } else { at_most(asked) });
+            let wanted = count.unwrap_or(1).unsigned_abs() as usize;
+            assert_eq!(chosen.len(), if negative { wanted } else { at_most(wanted) });
             assert!(chosen.iter().all(|member| state.contains(member)));
             assert!(negative || chosen.iter().collect::<BTreeSet<_>>().len() == chosen.len());
             listing(&chosen, count.is_some().then_some(ReplyBuf::array))

@@ -72,19 +72,19 @@ fn sum(numbers: &[f64]) -> f64 {
     let mut partials: Vec<f64> = Vec::new();
     for number in numbers {
         let mut carried = *number;
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for partial in partials {
             let (large, small) =
                 if carried.abs() < partial.abs() { (partial, carried) } else { (carried, partial) };
             let high = large + small;
             let low = small - (high - large);
             if low != 0.0 {
-                kept.push(low);
+                remaining.push(low);
             }
             carried = high;
         }
-        kept.push(carried);
-        partials = kept;
+        remaining.push(carried);
+        partials = remaining;
     }
     let mut rest = partials.into_iter().rev();
     let mut high = rest.next().unwrap_or(0.0);
@@ -105,7 +105,7 @@ fn sum(numbers: &[f64]) -> f64 {
     high + 0.0
 }
 
-/// Every member since the last reservation, of which those were kept that it left.
+/// Every member since the last reservation, of which only those that it left stayed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Top {
     reserved: Option<usize>,
@@ -118,7 +118,7 @@ impl Top {
     }
 
     /// Highest first.
-    fn kept(&self) -> Vec<(f64, Bytes)> {
+    fn highest(&self) -> Vec<(f64, Bytes)> {
         let mut all: Vec<(f64, Bytes)> =
             self.added.iter().map(|(member, score)| (*score, member.clone())).collect();
         all.sort_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| y.cmp(x)));
@@ -128,7 +128,7 @@ impl Top {
 }
 
 pub(super) fn perform_top(state: &mut Top, operation: &Operation<'_>, _actual: &ReplyBuf) -> ReplyBuf {
-    let kept = state.kept();
+    let highest = state.highest();
     match operation {
         Operation::Add { items } => {
             for (score, member) in items.iter() {
@@ -139,7 +139,7 @@ pub(super) fn perform_top(state: &mut Top, operation: &Operation<'_>, _actual: &
         }
         Operation::Reserve { capacity } if (1..=u64::from(top::MAX_CAPACITY)).contains(capacity) => {
             state.reserved = Some(*capacity as usize);
-            let left = kept.into_iter().take(*capacity as usize);
+            let left = highest.into_iter().take(*capacity as usize);
             state.added = left.map(|(score, member)| (member, score)).collect();
             expect(|reply| reply.simple("OK"))
         }
@@ -147,26 +147,28 @@ pub(super) fn perform_top(state: &mut Top, operation: &Operation<'_>, _actual: &
             reply.error(&Error::err("the capacity must be from 1 to 1000000"));
         }),
         Operation::Range { start, stop, with_scores } => {
-            let place = |index: i64| if index < 0 { index.saturating_add(kept.len() as i64) } else { index };
+            let place =
+                |index: i64| if index < 0 { index.saturating_add(highest.len() as i64) } else { index };
             let (start, stop) = (place(*start).max(0), place(*stop));
-            let range = kept.iter().zip(0..).filter(|(_, at)| (start..=stop).contains(at));
+            let range = highest.iter().zip(0..).filter(|(_, at)| (start..=stop).contains(at));
             let range: Vec<&(f64, Bytes)> = range.map(|(item, _)| item).collect();
             expect(|reply| write_range(&range, *with_scores, reply))
         }
         Operation::DownTo { score, member } => {
-            let above = kept.iter().filter(|(it, of)| it > score || it == score && of.as_slice() >= *member);
+            let above =
+                highest.iter().filter(|(it, of)| it > score || it == score && of.as_slice() >= *member);
             let range: Vec<&(f64, Bytes)> = above.collect();
             expect(|reply| write_range(&range, true, reply))
         }
-        Operation::Rank { member } => match kept.iter().position(|(_, other)| other == member) {
+        Operation::Rank { member } => match highest.iter().position(|(_, other)| other == member) {
             Some(place) => expect(|reply| reply.integer(place as i64)),
             None => expect(ReplyBuf::null),
         },
-        Operation::Score { member } => match kept.iter().find(|(_, other)| other == member) {
+        Operation::Score { member } => match highest.iter().find(|(_, other)| other == member) {
             Some((score, _)) => expect(|reply| reply.double(*score)),
             None => expect(ReplyBuf::null),
         },
-        Operation::Length => expect(|reply| reply.integer(kept.len() as i64)),
+        Operation::Length => expect(|reply| reply.integer(highest.len() as i64)),
         Operation::Capacity => expect(|reply| reply.integer(state.reserved.unwrap_or(100) as i64)),
     }
 }
@@ -188,7 +190,7 @@ fn write_range(range: &[&(f64, Bytes)], with_scores: bool, reply: &mut ReplyBuf)
     }
 }
 
-/// Identifiers are taken over if they are as many as asked for, and different.
+/// Identifiers are taken over if they are as many as requested, and different.
 pub(super) fn perform_uid(state: &mut Vec<()>, operation: &UidGenerator, actual: &ReplyBuf) -> ReplyBuf {
     let UidGenerator::Next { count } = operation;
     *state = vec![()];

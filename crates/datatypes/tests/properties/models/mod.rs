@@ -85,8 +85,8 @@ impl Model {
         }
     }
 
-    /// Performs an operation. `actual` is the real reply: operations that choose are told from it what they chose,
-    /// and the order of unordered replies is taken over. Returns the reply it should have been.
+    /// Performs an operation. `actual` is the real reply: operations that choose take their choice from it, and the
+    /// order of unordered replies is taken over. Returns the reply it should have been.
     fn perform(&mut self, operation: &Operation<'_>, actual: &ReplyBuf) -> ReplyBuf {
         /// Takes the state out, or a fresh one, and puts it back unless it is empty.
         macro_rules! typed {

@@ -200,9 +200,9 @@ fn of_64_bits(number: i128) -> i128 {
     let magnitude = number.unsigned_abs();
     let dropped = (128 - magnitude.leading_zeros()).saturating_sub(64);
     let unit = 1_u128 << dropped;
-    let (kept, rest) = (magnitude >> dropped, magnitude % unit);
-    let is_up = rest * 2 > unit || (rest * 2 == unit && kept % 2 == 1);
-    ((kept + u128::from(is_up)) << dropped) as i128 * number.signum()
+    let (quotient, rest) = (magnitude >> dropped, magnitude % unit);
+    let is_up = rest * 2 > unit || (rest * 2 == unit && quotient % 2 == 1);
+    ((quotient + u128::from(is_up)) << dropped) as i128 * number.signum()
 }
 
 /// True if something is new.

@@ -86,8 +86,8 @@ fn read(state: &State, operation: &Operation<'_>, actual: &ReplyBuf) -> ReplyBuf
         Operation::Random { count, with_scores } => {
             let chosen = entries(state, actual);
             let negative = count.is_some_and(|count| count < 0) && !state.is_empty();
-            let asked = count.unwrap_or(1).unsigned_abs() as usize;
-            assert_eq!(chosen.len(), if negative { asked } else { asked.min(state.len()) });
+            let wanted = count.unwrap_or(1).unsigned_abs() as usize;
+            assert_eq!(chosen.len(), if negative { wanted } else { wanted.min(state.len()) });
             assert!(negative || distinct(&chosen));
             expect(|reply| match count {
                 None => match chosen.first() {
