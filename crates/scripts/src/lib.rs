@@ -6,7 +6,7 @@
 //!
 //! # Merge handlers
 //! A program defines `resolve(key, conflict)`, called for every conflicting key by itself, or `merge(keys)`, called once
-//! with all of them, or both: then `resolve` is asked about what `merge` did not write.
+//! with all of them, or both: then `resolve` handles what `merge` did not write.
 //!
 //! ```lua
 //! function resolve(key, conflict)                    -- the longest text wins

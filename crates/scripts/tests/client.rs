@@ -131,21 +131,21 @@ fn a_script_asks_for_commands_wherever_it_is() {
         ("local t = '' table.foreach({1}, function() t = redis.call('GET', 'k') end) return t", "r"),
     ] {
         let mut run = begin(&mut scripts, source);
-        let (mut asked, mut answer) = (0, None);
+        let (mut calls, mut answer) = (0, None);
         let event = loop {
             match run.resume(answer.take()) {
                 Event::Pauses => {}
                 Event::Asks(_) => {
                     let mut reply = ReplyBuf::new();
                     reply.bulk(b"r");
-                    asked += 1;
+                    calls += 1;
                     answer = Some(reply);
                 }
                 event => break event,
             }
         };
         assert_eq!(shown(event), expected, "{source}");
-        assert!(asked > 0, "{source}");
+        assert!(calls > 0, "{source}");
     }
 }
 
@@ -191,10 +191,10 @@ fn nothing_goes_on_for_ever() {
         "local c = coroutine.wrap(function() while true do end end) while true do pcall(c) end",
         "while true do xpcall(function() while true do end end, function() while true do end end) end",
     ] {
-        let told = text(&mut scripts, source);
+        let reply = text(&mut scripts, source);
         assert!(
-            told.starts_with("ERR the script executed more than 2000000 instructions script: "),
-            "{told}"
+            reply.starts_with("ERR the script executed more than 2000000 instructions script: "),
+            "{reply}"
         );
     }
     // What executes few instructions that take long ends too, and lets others have their turn.
@@ -219,8 +219,8 @@ fn memory_is_bounded_and_given_back() {
         "local t = {('x'):rep(1e7)} for i = 2, 20 do t[i] = t[1] end return table.concat(t)",
         "return select(2, pcall(string.rep, 'x', 1e9))",
     ] {
-        let told = text(&mut scripts, source);
-        assert!(told.contains("memory"), "{source}: {told}");
+        let reply = text(&mut scripts, source);
+        assert!(reply.contains("memory"), "{source}: {reply}");
         assert_eq!(text(&mut scripts, "return 1"), "1");
     }
     // A reply that grows where the script's memory does not.
@@ -252,14 +252,14 @@ fn a_script_leaves_nothing_to_the_next() {
         "cjson.encode_number_precision(3) error('so')",
         "redis.setresp(3) math.randomseed(7) error('so')",
     ] {
-        let told = text(&mut scripts, source);
-        assert!(told.starts_with("ERR "), "{source}: {told}");
-        let told = text(
+        let reply = text(&mut scripts, source);
+        assert!(reply.starts_with("ERR "), "{source}: {reply}");
+        let reply = text(
             &mut scripts,
             "return string.format('%d', math.random(1000)) .. cjson.encode(1 / 3) .. tostring(string[1] == nil)",
         );
         assert_eq!(
-            told,
+            reply,
             text(&mut self::scripts(), "return tostring(math.random(1000)) .. '0.33333333333333true'"),
             "{source}"
         );
@@ -273,8 +273,8 @@ fn there_is_no_way_out() {
     for name in
         ["io", "os", "debug", "require", "dofile", "loadfile", "package", "getfenv", "newproxy", "print"]
     {
-        let told = text(&mut scripts, &format!("return {name}"));
-        assert!(told.contains("nonexistent global variable"), "{name}: {told}");
+        let reply = text(&mut scripts, &format!("return {name}"));
+        assert!(reply.contains("nonexistent global variable"), "{name}: {reply}");
     }
     // Bytes of compiled code could do anything.
     assert_eq!(text(&mut scripts, "return tostring(loadstring('\\27Lua'))"), "nil");
@@ -287,7 +287,7 @@ fn there_is_no_way_out() {
 #[test]
 fn scripts_of_lua_5_1_find_what_they_know() {
     let mut scripts = scripts();
-    for (source, told) in [
+    for (source, reply) in [
         ("return unpack({7, 8})", "7"),
         ("return table.getn({7, 8})", "2"),
         ("return table.maxn({[3] = 1})", "3"),
@@ -300,7 +300,7 @@ fn scripts_of_lua_5_1_find_what_they_know() {
         ("return redis.replicate_commands() and 1", "1"),
         ("#!lua flags=no-writes\nreturn 5", "5"),
     ] {
-        assert_eq!(text(&mut scripts, source), told, "{source}");
+        assert_eq!(text(&mut scripts, source), reply, "{source}");
     }
     let flags = begin(&mut scripts, "#!lua flags=no-writes,allow-oom\nreturn 5").flags();
     assert_eq!(flags, Some(ScriptFlags::NO_WRITES.and(ScriptFlags::ALLOW_OOM)));
@@ -310,12 +310,12 @@ fn scripts_of_lua_5_1_find_what_they_know() {
 #[test]
 fn errors_say_where() {
     let mut scripts = scripts();
-    let told = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
-    assert!(told.starts_with("ERR user_script:3: attempt to index local 'y' (a nil value)"), "{told}");
-    assert!(told.ends_with(", on @user_script:3."), "{told}");
-    let told =
+    let reply = text(&mut scripts, "local x = 1\nlocal y = nil\nreturn y.z");
+    assert!(reply.starts_with("ERR user_script:3: attempt to index local 'y' (a nil value)"), "{reply}");
+    assert!(reply.ends_with(", on @user_script:3."), "{reply}");
+    let reply =
         text(&mut scripts, "local ok, why = pcall(function()\n error({err = 'MY own'}) end)\nreturn why");
-    assert_eq!(told, "MY own");
+    assert_eq!(reply, "MY own");
 }
 
 /// What Redis 7.0.15 replies to each.
@@ -344,10 +344,10 @@ const LIBRARIES: &[(&str, &str)] = &[
 fn libraries_are_those_of_redis() {
     let mut scripts = scripts();
     for (expression, expected) in LIBRARIES {
-        let told = text(&mut scripts, &format!("return tostring({expression})"));
-        let told = told.strip_prefix("ERR user_script:1: ").unwrap_or(&told);
-        let told = told.split(" script: ").next().unwrap_or(told);
-        assert_eq!(told, *expected, "{expression}");
+        let reply = text(&mut scripts, &format!("return tostring({expression})"));
+        let reply = reply.strip_prefix("ERR user_script:1: ").unwrap_or(&reply);
+        let reply = reply.split(" script: ").next().unwrap_or(reply);
+        assert_eq!(reply, *expected, "{expression}");
     }
 }
 
@@ -393,8 +393,8 @@ fn a_function_begins_anew_in_every_call_and_when_its_library_changes() {
     let counts =
         library("#!lua name=a\nlocal n = 0\nredis.register_function('f', function() n = n + 1 return n end)");
     let other = library("#!lua name=a\nredis.register_function('f', function() return 9 end)");
-    for (library, told) in [(&counts, "1"), (&counts, "1"), (&other, "9"), (&counts, "1")] {
-        assert_eq!(shown(end_of(&mut *call(&mut scripts, library, "f")).0), told);
+    for (library, reply) in [(&counts, "1"), (&counts, "1"), (&other, "9"), (&counts, "1")] {
+        assert_eq!(shown(end_of(&mut *call(&mut scripts, library, "f")).0), reply);
     }
     // What it sees is no other's, and what it is given is not for all.
     assert_eq!(text(&mut scripts, "return KEYS[1] .. tostring(redis.register_function)"), "knil");

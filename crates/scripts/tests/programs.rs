@@ -350,8 +350,8 @@ fn a_program_merges_two_values_where_they_are_read() {
     );
     assert_eq!(conflict_handler(GREATEST).and_then(|handler| check_laws(&*handler)), Ok(()));
     for answers_nothing in ["return nil", "return false", "return {type = 'set', value = {a = true}}"] {
-        let told = of_two(&format!("function resolve(key, c) {answers_nothing} end"), "a", "b");
-        assert!(told.unwrap_err().contains("no string for the key"));
+        let outcome = of_two(&format!("function resolve(key, c) {answers_nothing} end"), "a", "b");
+        assert!(outcome.unwrap_err().contains("no string for the key"));
     }
     assert!(
         of_two("function resolve(key, c) while true do end end", "a", "b")

@@ -19,10 +19,10 @@ pub(super) const STACK: usize = 8 << 20;
 /// A script on its stack.
 pub(super) type Fiber = Coroutine<Order, Event, Event>;
 
-/// What a script is told when it goes on.
+/// What a script gets when it goes on.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// The reply to the command that it asked for; `None` at first, and after a pause.
+    /// The reply to the command that it called; `None` at first, and after a pause.
     GoOn(Option<ReplyBuf>),
     /// To end: nobody needs it any more.
     Stop,

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use types::Error;
 
-/// How many scripts are kept that came with EVAL: the one that was used longest ago goes first.
+/// How many scripts of EVAL the library holds: the one that was used longest ago goes first.
 const SEEN: usize = 500;
 /// How many bytes of scripts SCRIPT LOAD keeps.
 const LOADED_BYTES: usize = 64 << 20;
@@ -20,12 +20,12 @@ pub(super) type Name = [u8; 20];
 /// See the module. Clones share what they keep, and know the scripts at work.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    kept: Arc<Mutex<Kept>>,
+    stored: Arc<Mutex<Stored>>,
     pub(super) at_work: Register,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Stored {
     scripts: BTreeMap<Name, Entry>,
     /// The scripts that came with EVAL, by their last use.
     seen: BTreeMap<u64, Name>,
@@ -43,62 +43,62 @@ struct Entry {
 impl Library {
     /// Keeps a script until all are forgotten.
     pub(super) fn load(&self, name: Name, source: &[u8]) -> Result<(), Error> {
-        let mut kept = self.kept.lock();
-        let kept = &mut *kept;
-        let is_loaded = kept.scripts.get(&name).is_some_and(|entry| entry.used.is_none());
+        let mut guard = self.stored.lock();
+        let stored = &mut *guard;
+        let is_loaded = stored.scripts.get(&name).is_some_and(|entry| entry.used.is_none());
         if is_loaded {
             return Ok(());
         }
-        if kept.loaded_bytes + source.len() > LOADED_BYTES {
+        if stored.loaded_bytes + source.len() > LOADED_BYTES {
             let text = format!(
                 "SCRIPT LOAD keeps at most {} MiB of scripts; SCRIPT FLUSH makes room",
                 LOADED_BYTES >> 20
             );
             return Err(Error::err(text));
         }
-        kept.loaded_bytes += source.len();
-        let before = kept.scripts.insert(name, Entry { source: source.into(), used: None });
+        stored.loaded_bytes += source.len();
+        let before = stored.scripts.insert(name, Entry { source: source.into(), used: None });
         if let Some(used) = before.and_then(|entry| entry.used) {
-            kept.seen.remove(&used);
+            stored.seen.remove(&used);
         }
         Ok(())
     }
 
     /// A script came with EVAL.
     pub(super) fn see(&self, name: Name, source: &[u8]) {
-        let mut kept = self.kept.lock();
-        let kept = &mut *kept;
-        if kept.touch(&name).is_some() {
+        let mut guard = self.stored.lock();
+        let stored = &mut *guard;
+        if stored.touch(&name).is_some() {
             return;
         }
-        if kept.seen.len() >= SEEN
-            && let Some((_, oldest)) = kept.seen.pop_first()
+        if stored.seen.len() >= SEEN
+            && let Some((_, oldest)) = stored.seen.pop_first()
         {
-            kept.scripts.remove(&oldest);
+            stored.scripts.remove(&oldest);
         }
-        kept.uses += 1;
-        kept.seen.insert(kept.uses, name);
-        kept.scripts.insert(name, Entry { source: source.into(), used: Some(kept.uses) });
+        stored.uses += 1;
+        stored.seen.insert(stored.uses, name);
+        stored.scripts.insert(name, Entry { source: source.into(), used: Some(stored.uses) });
     }
 
-    /// The text of a script that is kept.
+    /// The text of a stored script.
     pub(super) fn find(&self, name: &Name) -> Result<Arc<[u8]>, Error> {
-        let found = self.kept.lock().touch(name);
+        let found = self.stored.lock().touch(name);
         found.ok_or_else(no_script)
     }
 
-    /// True if a script of this name is kept.
+    /// True if the library holds a script of this name.
     pub(super) fn keeps(&self, name: &Name) -> bool {
-        self.kept.lock().scripts.contains_key(name)
+        self.stored.lock().scripts.contains_key(name)
     }
 
     /// Forgets all.
     pub(super) fn forget(&self) {
-        *self.kept.lock() = Kept::default();
+        *self.stored.lock() = Stored::default();
     }
 }
 
-impl Kept {
+impl Stored {
     /// The script, which is used now.
     fn touch(&mut self, name: &Name) -> Option<Arc<[u8]>> {
         let entry = self.scripts.get_mut(name)?;
@@ -161,8 +161,8 @@ mod tests {
         (1..=SEEN).for_each(|number| library.see(name(number), &source(number)));
         library.find(&name(1)).expect("it is kept");
         library.see(name(SEEN + 1), &source(SEEN + 1));
-        let kept = [0, 1, 2, 3, SEEN + 1].map(|number| library.keeps(&name(number)));
-        assert_eq!(kept, [true, true, false, true, true]);
+        let is_held = [0, 1, 2, 3, SEEN + 1].map(|number| library.keeps(&name(number)));
+        assert_eq!(is_held, [true, true, false, true, true]);
         assert!(!clone.keeps(&name(0)) && library.clone().keeps(&name(0)));
         library.forget();
         assert_eq!(library.find(&name(0)).expect_err("it is forgotten").to_string(), no_script().to_string());

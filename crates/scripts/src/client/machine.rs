@@ -22,7 +22,7 @@ use types::{Reply, ReplyBuf, ReplySink};
 
 /// How much memory an interpreter may use, in bytes.
 const MEMORY: usize = 64 << 20;
-/// One that uses more when it is at rest is not kept.
+/// A machine that uses more at rest is not reused.
 const MEMORY_AT_REST: usize = 8 << 20;
 /// The version of the protocol that scripts begin with.
 const RESP2: i64 = 2;

@@ -163,7 +163,7 @@ impl Meter {
         self.is_out_of_time.get() || self.executed.get() > self.allowed.instructions
     }
 
-    /// What a script is told that may execute nothing more.
+    /// The error of a script that may execute nothing more.
     pub(super) fn limit(&self) -> String {
         if self.is_killed() {
             "Script killed by user with SCRIPT KILL...".to_owned()

@@ -53,7 +53,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Runs scripts that are kept in this library.
+    /// Runs scripts of this library.
     pub fn new(library: Library) -> Self {
         Scripts { library, idle: Idle::default(), limits: Limits::default() }
     }

@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// How many instructions a value counts that is read or written.
 const VALUE: u64 = 5;
 
-/// A reply as a script sees it that has asked for this version of the protocol.
+/// A reply as a script sees it that has chosen this version of the protocol.
 pub(super) fn to_lua(lua: &Lua, meter: &Meter, reply: &ReplyBuf, version: i64) -> mlua::Result<Value> {
     Reader { lua, meter, is_new: version == 3 }.next(&mut reply.elements())
 }
@@ -32,7 +32,7 @@ pub(super) fn to_lua(lua: &Lua, meter: &Meter, reply: &ReplyBuf, version: i64) -
 struct Reader<'l> {
     lua: &'l Lua,
     meter: &'l Meter,
-    /// The protocol's third version is asked for.
+    /// The script has chosen the third version of the protocol.
     is_new: bool,
 }
 

@@ -173,7 +173,7 @@ impl Work {
         }
     }
 
-    /// What it has raised, as the client is told.
+    /// What it has raised, as an error for the client.
     fn raised(&self, value: &Value) -> Error {
         let text = |text: String| self.located(&format!("ERR {text}"), None);
         match value {
