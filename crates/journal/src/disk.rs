@@ -36,7 +36,7 @@ pub trait DiskFile: Send + Sync {
     fn size(&self) -> io::Result<u64>;
     /// Cuts the file, or extends it with zeros that may take no space yet.
     fn set_size(&self, size: u64) -> io::Result<()>;
-    /// Reads what is at `offset`; fewer bytes than asked for only at the end of the file.
+    /// Reads what is at `offset`; fewer bytes than requested only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all bytes at `offset`. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
@@ -170,7 +170,7 @@ impl OpenFile {
     }
 }
 
-/// Reads a file front to back in large pieces; holds one piece, or the one range asked for if that is larger.
+/// Reads a file front to back in large pieces; holds one piece, or the one requested range if that is larger.
 pub(crate) struct Window<'a> {
     file: &'a OpenFile,
     size: u64,

@@ -18,7 +18,7 @@ pub(crate) struct Beyond {
 
 impl LogReader<'_> {
     /// What is missing at the end of the log, in words, if anything is: above everything known synced it is merely cut,
-    /// and while the kernel runs that it was handed to, above everything known written. `end` is told which file to
+    /// and while the kernel runs that it was handed to, above everything known written. Notes in `end` which file to
     /// blame.
     pub fn judge(&self, end: &mut End) -> Result<(Beyond, Option<String>), DiskError> {
         let is_clean = self.manifest.clean && self.last == self.manifest.synced;

@@ -10,7 +10,7 @@
 //! - What is recovered is a prefix of what was written, and holds every group that was ever reported synced.
 //! - What recovery cut never comes back, whatever is appended and crashes later.
 //! - Damage above the last position known synced is a torn tail and is cut; damage at or below it refuses to start,
-//!   naming file and offset (Corrections 82), unless the caller accepts the loss, which is then told.
+//!   naming file and offset (Corrections 82), unless the caller accepts the loss; recovery then reports it.
 //! - A failed write undoes the group ([`LogError::NotWritten`]); a failed sync closes the log for good. What it left
 //!   in the kernel's cache is not believed to be on disk: recovery writes it again before it calls it synced.
 //!
@@ -19,8 +19,8 @@
 //!
 //! # What is noticed
 //!
-//! How far the log was synced is told by the manifest (as of its writing), by every segment's and group's header (as
-//! of theirs), and by the newest **mark**, which is written after each sync and before anybody hears of it. So a log
+//! How far the log was synced stands in the manifest (as of its writing), in every segment's and group's header (as of
+//! theirs), and in the newest **mark**, which is written after each sync and before anybody hears of it. So a log
 //! whose last synced group is damaged, zeroed or gone with its segment is refused:
 //!
 //! - *After the death of a process* always: the kernel keeps a mark that was written. It also keeps what was not

@@ -12,9 +12,9 @@ use types::Incarnation;
 /// The largest group, header included.
 pub const MAX_GROUP_BYTES: usize = 1 << 30;
 /// A group buffer that grew beyond this is given back after use.
-const KEPT_BUFFER_BYTES: usize = 8 << 20;
+const RETAINED_BUFFER_BYTES: usize = 8 << 20;
 /// The most room that a retry asks for.
-const ASKED_BYTES: usize = 1 << 20;
+const RETRY_BYTES: usize = 1 << 20;
 /// Bytes before each record: its length.
 const RECORD_HEADER: usize = 4;
 
@@ -183,7 +183,7 @@ impl Log {
             self.refused = self.buffer.split_off(GROUP_HEADER);
         }
         self.buffer.truncate(GROUP_HEADER);
-        self.buffer.shrink_to(KEPT_BUFFER_BYTES);
+        self.buffer.shrink_to(RETAINED_BUFFER_BYTES);
         match written {
             Ok(()) => {
                 self.written = number;
@@ -279,11 +279,11 @@ impl Log {
             State::Closed => Err(LogError::Closed),
             State::Suspended { refused } => {
                 self.wipe(GROUP_HEADER)?;
-                let asked = refused.min(ASKED_BYTES);
-                if self.segment.offset + asked as u64 > self.segment.size {
-                    self.roll(asked as u64)?;
+                let needed = refused.min(RETRY_BYTES);
+                if self.segment.offset + needed as u64 > self.segment.size {
+                    self.roll(needed as u64)?;
                 }
-                self.wipe(asked)?;
+                self.wipe(needed)?;
                 self.segment.file.sync().map_err(|error| {
                     self.state = State::Closed;
                     LogError::SyncFailed(error)

@@ -83,7 +83,7 @@ impl Mark {
                 Parsed::Newer(found) => return Err(OpenError::NewerVersion { file: MARKS.into(), found }),
                 Parsed::Valid((_, of)) if of != id => return Err(OpenError::Foreign { file: MARKS.into() }),
                 Parsed::Valid((mark, _)) => {
-                    newest = newest.filter(|kept: &Mark| kept.number > mark.number).or(Some(mark));
+                    newest = newest.filter(|newer: &Mark| newer.number > mark.number).or(Some(mark));
                 }
                 Parsed::Invalid => {}
             }

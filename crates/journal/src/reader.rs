@@ -55,7 +55,7 @@ pub(crate) struct End {
 
 pub(crate) struct LogReader<'a> {
     pub manifest: &'a Manifest,
-    /// What the directory must hold at least; `None` where an older version has kept it.
+    /// What the directory must hold at least; `None` where an older version wrote the directory.
     pub mark: Option<Mark>,
     /// The present run of the kernel.
     pub boot: u64,

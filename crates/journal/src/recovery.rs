@@ -32,7 +32,7 @@ use types::Incarnation;
 pub struct LogOptions {
     /// The size of a segment file in bytes; a larger group gets a larger segment. 64 MiB unless set; at least 4 KiB.
     pub segment_bytes: u64,
-    /// How many truncated segment files are kept for reuse: syncing into one is faster than into a growing file.
+    /// How many truncated segment files stay for reuse: syncing into one is faster than into a growing file.
     pub spare_segments: usize,
     /// Keeps the checkpoint before the current one and the log since, so that a damaged checkpoint does not stop the
     /// process from starting. Takes about twice the disk.
@@ -326,11 +326,11 @@ impl Directory {
     }
 
     /// The segments that no replay will need: those without a group of the log, and those below the oldest checkpoint
-    /// that counts. Between that one and the checkpoint that was used (`from`) all are kept.
+    /// that counts. All between that one and the checkpoint that was used (`from`) stay.
     fn useless(&self, manifest: &Manifest, from: u64, used: &[u64]) -> Vec<u64> {
         let oldest = manifest.checkpoints.iter().map(|entry| entry.generation).min().unwrap_or(0);
-        let kept = |generation: &u64| used.contains(generation) || (oldest..from).contains(generation);
-        self.segments.iter().copied().filter(|generation| !kept(generation)).collect()
+        let is_needed = |generation: &u64| used.contains(generation) || (oldest..from).contains(generation);
+        self.segments.iter().copied().filter(|generation| !is_needed(generation)).collect()
     }
 }
 

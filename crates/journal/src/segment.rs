@@ -63,7 +63,7 @@ pub(crate) struct SegmentFiles {
     pub store: Store,
     /// The size of an ordinary segment.
     pub segment_bytes: u64,
-    /// How many spares are kept.
+    /// The most spares.
     pub spare_limit: usize,
     /// Generations of the files that are part of the log, oldest first.
     pub live: Vec<u64>,

@@ -288,7 +288,7 @@ fn a_group_larger_than_a_segment_gets_a_larger_segment() {
 }
 
 #[test]
-fn an_orderly_end_is_known_and_the_incarnation_is_kept() {
+fn an_orderly_end_is_known_and_the_incarnation_survives() {
     let disk = SimulatedDisk::new();
     let (mut log, recovered, _) = open(disk.mount());
     assert!(recovered.created);
