@@ -1,4 +1,4 @@
-//! The load generator against a small server that counts what it is asked.
+//! The load generator against a small server that counts its requests.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail by panicking")]
 
 use anabranch_bench::redis::{
@@ -119,7 +119,7 @@ fn error_replies_are_no_result() {
 }
 
 #[test]
-fn a_lost_connection_and_a_foreign_protocol_are_told_apart() {
+fn a_lost_connection_and_a_foreign_protocol_are_distinct_errors() {
     let plan = Plan { clients: 1, pipeline: 1, requests: 1 };
     let fails = |target: &Target| {
         run(target, plan, &mut template("ping", 1), &mut Numbers::random(1, 1)).unwrap_err()

@@ -56,14 +56,14 @@ pub(super) struct Client {
     dialogue: Dialogue,
     begun: Instant,
     failures: u32,
-    asked_at: Instant,
+    sent_at: Instant,
 }
 
 impl Driven<Shared<'_>> for Client {
     fn due(&self) -> Option<Instant> {
         match self.state {
             State::Resting(until) => Some(until),
-            State::Asking | State::Aborting(_) => Some(self.asked_at + SILENCE),
+            State::Asking | State::Aborting(_) => Some(self.sent_at + SILENCE),
             State::Done => None,
         }
     }
@@ -117,7 +117,7 @@ impl Client {
             dialogue: Dialogue::new(form),
             begun: now,
             failures: 0,
-            asked_at: now,
+            sent_at: now,
         }
     }
 
@@ -158,7 +158,7 @@ impl Client {
         let Some(link) = &mut self.link else { return self.fail(Trouble::Lost, shared) };
         let sent = self.dialogue.ask();
         sent.iter().for_each(|command| link.put(command));
-        self.asked_at = Instant::now();
+        self.sent_at = Instant::now();
         if sent.is_empty() {
             // Nothing to ask, and no transaction to commit.
             return self.go_on(shared);
@@ -220,7 +220,7 @@ impl Client {
     fn abort(&mut self, trouble: Trouble, shared: &mut Shared<'_>) -> Result<(), RunError> {
         let Some(link) = &mut self.link else { return self.fail(Trouble::Lost, shared) };
         link.put(&["TXN", "ABORT"]);
-        self.asked_at = Instant::now();
+        self.sent_at = Instant::now();
         if link.send().is_err() {
             return self.fail(Trouble::Lost, shared);
         }

@@ -1,4 +1,4 @@
-//! A transaction as what a client sends and is told, however that travels.
+//! A transaction as a client's requests and their replies, however these travel.
 
 use super::plan::{Batch, Command, Event, OneStep, Plan};
 use crate::transactions::{End, Trouble, refusal};
@@ -241,12 +241,12 @@ mod tests {
     fn all(form: Form, plan: Box<dyn Plan>) -> Vec<Vec<String>> {
         let (mut dialogue, mut sent) = (dialogue(form, plan), Vec::new());
         loop {
-            let asked = dialogue.ask();
-            let mut replies = ok(asked.len());
-            if asked.last().is_some_and(|last| last[0] == b"EXEC") {
-                *replies.last_mut().unwrap() = Value::Array(ok(asked.len() - 2));
+            let batch = dialogue.ask();
+            let mut replies = ok(batch.len());
+            if batch.last().is_some_and(|last| last[0] == b"EXEC") {
+                *replies.last_mut().unwrap() = Value::Array(ok(batch.len() - 2));
             }
-            sent.push(lines(&asked));
+            sent.push(lines(&batch));
             dialogue.take(replies).unwrap();
             match dialogue.go_on() {
                 Next::Ask => {}

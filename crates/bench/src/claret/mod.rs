@@ -7,10 +7,10 @@
 //! [`Workload::source`] and [`Dialogue`] know of no socket and no clock.
 //!
 //! # How transactions are run
-//! Operations that do not depend on one another are one `MULTI` ... `EXEC`: the gateway is the paper's client, and is told at
-//! once what it would be told step by step. Where later operations depend on what earlier ones showed, it is `TXN`, with a
-//! round trip for each such step. [`Settings::interactive`] has a round trip for each operation. What fails by a conflict is
-//! tried again after a short random wait.
+//! Operations that do not depend on one another are one `MULTI` ... `EXEC`: the gateway is the paper's client, and
+//! gets all replies at once instead of step by step. Where later operations depend on what earlier ones showed, it is
+//! `TXN`, with a round trip for each such step. [`Settings::interactive`] has a round trip for each operation. What
+//! fails by a conflict is tried again after a short random wait.
 //!
 //! # Settings
 //! A measurement has a keyspace of its own, created with the setting's options, filled, and dropped. A round measures

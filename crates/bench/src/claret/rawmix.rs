@@ -68,12 +68,12 @@ mod tests {
         let (mut adds, mut first) = (0, 0);
         for _ in 0..5_000 {
             let plan = sets.draw(&mut random);
-            let asked = plan.step(&[]);
-            assert!(asked.last && asked.commands.len() == 4);
-            let added = asked.commands.iter().filter(|command| command[0] == b"BLIND").count();
+            let batch = plan.step(&[]);
+            assert!(batch.last && batch.commands.len() == 4);
+            let added = batch.commands.iter().filter(|command| command[0] == b"BLIND").count();
             assert_eq!(plan.kind(), ["size", "mixed", "mixed", "mixed", "add"][added]);
             adds += added;
-            first += asked
+            first += batch
                 .commands
                 .iter()
                 .filter(|command| command.iter().any(|word| word == b"rawmix:0"))

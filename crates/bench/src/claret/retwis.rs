@@ -208,8 +208,8 @@ mod tests {
         Value::Bulk(text.as_bytes().to_vec())
     }
 
-    fn lines(asked: &Batch) -> Vec<String> {
-        asked.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
+    fn lines(batch: &Batch) -> Vec<String> {
+        batch.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(60);
 /// The bytes read at once; a line of a reply must fit.
 const INPUT_BYTES: usize = 16 << 10;
-/// The longest latency that is told apart from longer ones.
+/// The longest latency with a bucket of its own.
 const LONGEST_NANOSECONDS: u64 = 60_000_000_000;
 
 /// Why there is no measurement.
@@ -233,7 +233,7 @@ impl Connection {
         }
         while self.replies_due > 0 {
             let room = &mut self.input[self.held..];
-            let asked = room.len();
+            let capacity = room.len();
             let got = match self.stream.read(room) {
                 Ok(0) => return Err(Failure::Io(ErrorKind::UnexpectedEof.into())),
                 Ok(got) => got,
@@ -246,7 +246,7 @@ impl Connection {
                 return self.send_batch(feed);
             }
             // A short read has emptied the socket; the next bytes raise the next event.
-            if got < asked {
+            if got < capacity {
                 return Ok(());
             }
         }

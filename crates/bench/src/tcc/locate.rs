@@ -23,8 +23,8 @@ pub fn locate(load: Settings, mix: Mix, exponent: Option<f64>) -> Result<Setting
     let numbers: Vec<u32> = (0..load.keys.count()).collect();
     for chunk in numbers.chunks(KEYS_AT_ONCE) {
         let names = chunk.iter().map(|key| load.key(*key));
-        let asked = ["KEYSPACE", "LOCATE", &keyspace].map(|word| word.as_bytes().to_vec());
-        let reply = ask(&mut connection, asked.into_iter().chain(names).collect())?;
+        let command = ["KEYSPACE", "LOCATE", &keyspace].map(|word| word.as_bytes().to_vec());
+        let reply = ask(&mut connection, command.into_iter().chain(names).collect())?;
         let found = reply.as_elements().unwrap_or_default();
         let found = found.iter().filter_map(Value::as_integer).filter_map(|at| usize::try_from(at).ok());
         for (key, partition) in chunk.iter().zip(found) {
@@ -82,8 +82,8 @@ fn regions(line: &str) -> Vec<String> {
 /// The partitions that the server's region holds; all if it holds none, or if it is not known.
 fn held(url: &Target, description: &Description) -> Result<Vec<u16>, RunError> {
     let all = (0..description.partitions).collect::<Vec<u16>>();
-    let told = info(&mut open(url)?).unwrap_or_default();
-    let here = told.get("cluster_region").cloned().unwrap_or_default();
+    let counters = info(&mut open(url)?).unwrap_or_default();
+    let here = counters.get("cluster_region").cloned().unwrap_or_default();
     let placed = (0..).zip(&description.placement).filter(|(_, regions)| regions.contains(&here));
     let placed: Vec<u16> = placed.map(|(partition, _)| partition).collect();
     Ok(if placed.is_empty() { all } else { placed })

@@ -62,8 +62,8 @@ pub(super) struct Client {
 /// What is known of a try while it goes on.
 struct Attempt {
     invoked: Instant,
-    /// When it asked last.
-    asked: Instant,
+    /// When it last sent a request.
+    sent_at: Instant,
     keys: Vec<Vec<u8>>,
     steps: Vec<Step>,
     /// Keys and values, where what is answered to them is recorded.
@@ -75,7 +75,7 @@ struct Attempt {
 impl Attempt {
     fn new(now: Instant) -> Self {
         let (keys, steps, written) = (Vec::new(), Vec::new(), Vec::new());
-        Attempt { invoked: now, asked: now, keys, steps, written, may_have_happened: false }
+        Attempt { invoked: now, sent_at: now, keys, steps, written, may_have_happened: false }
     }
 }
 
@@ -85,7 +85,7 @@ impl Driven<Shared<'_>> for Client {
         match self.state {
             State::Resting(until) | State::Travelling(_, until) => Some(until),
             State::Reading | State::Writing | State::Stepping(_) | State::Aborting(_) => {
-                Some(self.attempt.asked + SILENCE)
+                Some(self.attempt.sent_at + SILENCE)
             }
             State::Done => None,
         }
@@ -197,11 +197,11 @@ impl Client {
                 }
             }
         }
-        let asked = match shared.settings.steps {
+        let sent = match shared.settings.steps {
             true => self.travel(0, shared.settings),
             false => self.ask_reads(shared.settings).map(|()| State::Reading),
         };
-        match asked {
+        match sent {
             Ok(state) => {
                 self.state = state;
                 Ok(())
@@ -210,8 +210,8 @@ impl Client {
         }
     }
 
-    /// Asks for one step of the transaction: its begin, its reads, its writes, its commit. What it asked for is the next
-    /// state.
+    /// Asks for one step of the transaction: its begin, its reads, its writes, its commit. The next state is the
+    /// request sent.
     fn ask_step(&mut self, step: usize, settings: &Settings) -> Result<State, Trouble> {
         let Some(link) = &mut self.link else { return Err(Trouble::Lost) };
         let family = if settings.branch { "BRANCH" } else { "TXN" };
@@ -231,7 +231,7 @@ impl Client {
                 }
             },
         }
-        self.attempt.asked = Instant::now();
+        self.attempt.sent_at = Instant::now();
         link.send()?;
         Ok(State::Stepping(step))
     }
@@ -367,7 +367,7 @@ impl Client {
             link.put(&["EXEC"])
         }
         self.attempt.may_have_happened = true;
-        self.attempt.asked = Instant::now();
+        self.attempt.sent_at = Instant::now();
         Ok(link.send()?)
     }
 
@@ -394,7 +394,7 @@ impl Client {
     fn abort(&mut self, trouble: Trouble, shared: &mut Shared<'_>) -> Result<(), RunError> {
         let Some(link) = &mut self.link else { return self.finish(Err(Trouble::Lost), shared) };
         link.put(&[if shared.settings.branch { "BRANCH" } else { "TXN" }, "ABORT"]);
-        self.attempt.asked = Instant::now();
+        self.attempt.sent_at = Instant::now();
         if link.send().is_err() {
             return self.finish(Err(Trouble::Lost), shared);
         }

@@ -23,7 +23,7 @@ pub(crate) const INPUT_BYTES: usize = 64 << 10;
 const LONGEST_SETTLING: Duration = Duration::from_secs(30);
 /// The first session of those that read at the end: above those of all clients' connections.
 const READING_BACK: u64 = 1 << 32;
-/// The longest latency that is told apart from longer ones, in nanoseconds.
+/// The longest latency with a bucket of its own, in nanoseconds.
 const LONGEST_NANOSECONDS: u64 = 60_000_000_000;
 
 /// What to run, and where.
@@ -57,7 +57,7 @@ pub struct Settings {
     pub history: Option<PathBuf>,
     /// What tells the keys and values of this run from those of others.
     pub run: u64,
-    /// The keyspace that servers of ours are asked about; `default` if none is named.
+    /// The keyspace to query our servers about; `default` if none is named.
     pub keyspace: Option<String>,
     /// What every connection sends first, and is to be answered without an error.
     pub prologue: Vec<Vec<Vec<u8>>>,
@@ -110,7 +110,7 @@ pub struct Totals {
     pub committed: BTreeMap<&'static str, u64>,
     /// Tries that failed: conflicts, and servers that could not serve. Nothing happened.
     pub aborts: u64,
-    /// Tries of which nobody told whether they happened.
+    /// Tries of unknown outcome.
     pub unknown: u64,
     /// Transactions that were still being tried at the end.
     pub given_up: u64,
@@ -173,7 +173,7 @@ impl Totals {
     }
 }
 
-/// Runs a workload; also how long it took, which is a little longer than asked.
+/// Runs a workload; also how long it took, which is a little longer than requested.
 ///
 /// # Errors
 /// No server can be reached at the beginning, one refuses a command for good, or the history cannot be written.
@@ -272,10 +272,10 @@ fn await_loaded(settings: &Settings) -> Result<(), RunError> {
     let end = Instant::now() + LONGEST_SETTLING;
     for url in &settings.urls {
         loop {
-            let asked = read_all(url, settings, &keys);
+            let outcome = read_all(url, settings, &keys);
             let missing =
                 |answers: &Answers| answers.iter().flat_map(|(_, values)| values).any(Option::is_none);
-            match asked {
+            match outcome {
                 Ok(answers) if !missing(&answers) => break,
                 Ok(_) if Instant::now() > end => {
                     return Err(RunError::ReadBack(url.clone(), "some keys are still missing".into()));
@@ -297,7 +297,7 @@ pub(crate) fn order(connection: &mut Connection, command: Vec<Vec<u8>>) -> Resul
     }
 }
 
-/// What a server answered, and since when it was asked: one entry for every command.
+/// A server's answers, and when each request was sent: one entry for every command.
 type Answers = Vec<(Instant, Vec<Option<Vec<u8>>>)>;
 
 /// Reads everything that was written at every server, again and again until all agree, and records the last answers.
@@ -305,10 +305,10 @@ fn read_back(settings: &Settings, written: &BTreeSet<u32>, recorder: &Recorder) 
     let keys: Vec<Vec<u8>> = written.iter().map(|key| settings.key(*key)).collect();
     let begun = Instant::now();
     loop {
-        let asked: Result<Vec<Answers>, RunError> =
+        let outcome: Result<Vec<Answers>, RunError> =
             settings.urls.iter().map(|url| read_all(url, settings, &keys)).collect();
         let is_late = begun.elapsed() > LONGEST_SETTLING;
-        let answers = match asked {
+        let answers = match outcome {
             Err(error) if is_late => return Err(error),
             Err(_) => {
                 std::thread::sleep(Duration::from_millis(100));

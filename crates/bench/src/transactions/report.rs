@@ -77,7 +77,7 @@ impl Summary {
         elapsed: Duration,
     ) -> Self {
         let (seconds, committed) = (elapsed.as_secs_f64().max(1e-9), totals.commits());
-        let (told, each) = (totals.servers, committed.max(1) as f64);
+        let (counters, each) = (totals.servers, committed.max(1) as f64);
         let mut kinds: BTreeMap<_, _> =
             totals.by_kind.iter().map(|(kind, latencies)| (*kind, percentiles(latencies))).collect();
         if !totals.reads.is_empty() {
@@ -93,11 +93,11 @@ impl Summary {
             latency_us: percentiles(&totals.latency),
             latency_us_by_kind: kinds,
             mean_us: (totals.latency.mean() / 100.0).round() / 10.0,
-            reads_waited: told.waited,
-            read_wait_us: told.wait_us as f64 / told.waited.max(1) as f64,
-            far_bytes: (told.far_bytes as f64 / each).round(),
-            near_bytes: (told.near_bytes as f64 / each).round(),
-            processor_us: told.processor_seconds.map(|seconds| (seconds * 1e7 / each).round() / 10.0),
+            reads_waited: counters.waited,
+            read_wait_us: counters.wait_us as f64 / counters.waited.max(1) as f64,
+            far_bytes: (counters.far_bytes as f64 / each).round(),
+            near_bytes: (counters.near_bytes as f64 / each).round(),
+            processor_us: counters.processor_seconds.map(|seconds| (seconds * 1e7 / each).round() / 10.0),
             committed,
             kinds: totals.committed.clone(),
             aborts: totals.aborts,
@@ -146,7 +146,7 @@ pub fn compare(settings: &Settings, against: Option<&Target>, rounds: usize) -> 
     };
     let peer = against.map(|url| Settings {
         urls: vec![url.clone()],
-        // One that is asked step by step is one of ours: another server has no transactions that read on the way.
+        // A server with requests step by step is one of ours: another server has no transactions that read on the way.
         txn: settings.steps,
         branch: false,
         ..settings.clone()

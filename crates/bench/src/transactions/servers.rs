@@ -54,8 +54,8 @@ impl ServerCounters {
 pub(crate) fn ask(urls: &[Target], keyspace: Option<&str>) -> ServerCounters {
     std::thread::sleep(BEHIND);
     let keyspace = keyspace.unwrap_or("default");
-    let told = urls.iter().map(|url| ask_one(url, keyspace).unwrap_or_default());
-    told.reduce(ServerCounters::and).unwrap_or_default()
+    let counters = urls.iter().map(|url| ask_one(url, keyspace).unwrap_or_default());
+    counters.reduce(ServerCounters::and).unwrap_or_default()
 }
 
 fn ask_one(url: &Target, keyspace: &str) -> Option<ServerCounters> {
@@ -64,7 +64,7 @@ fn ask_one(url: &Target, keyspace: &str) -> Option<ServerCounters> {
     let process = info.get("process_id").filter(|_| is_here).and_then(|id| id.parse().ok());
     let region = info.get("cluster_region").cloned().unwrap_or_default();
     let counts = info.get(&format!("causal_{keyspace}")).cloned().unwrap_or_default();
-    let mut told = ServerCounters {
+    let mut counters = ServerCounters {
         processor_seconds: process.and_then(|id| processor_seconds(id).ok()),
         ..ServerCounters::default()
     };
@@ -72,14 +72,14 @@ fn ask_one(url: &Target, keyspace: &str) -> Option<ServerCounters> {
         let value = value.parse().unwrap_or(0);
         let to = name.strip_prefix("sent_").and_then(|rest| rest.strip_suffix("_bytes"));
         match (name, to) {
-            ("reads_waited", _) => told.waited = value,
-            ("read_wait_us", _) => told.wait_us = value,
-            (_, Some(to)) if to == region => told.near_bytes += value,
-            (_, Some(_)) => told.far_bytes += value,
+            ("reads_waited", _) => counters.waited = value,
+            ("read_wait_us", _) => counters.wait_us = value,
+            (_, Some(to)) if to == region => counters.near_bytes += value,
+            (_, Some(_)) => counters.far_bytes += value,
             _ => {}
         }
     }
-    Some(told)
+    Some(counters)
 }
 
 /// What `INFO` tells, by name.
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn what_was_before_does_not_count() {
-        let told = |waited, processor_seconds| ServerCounters {
+        let counters = |waited, processor_seconds| ServerCounters {
             waited,
             wait_us: 10 * waited,
             far_bytes: 5 * waited,
             near_bytes: waited,
             processor_seconds,
         };
-        let both = told(4, Some(1.5)).and(told(2, Some(0.5)));
-        assert_eq!(both, told(6, Some(2.0)));
-        assert_eq!(both.since(told(1, Some(1.0))), told(5, Some(1.0)));
-        assert_eq!(both.and(told(0, None)).processor_seconds, None);
+        let both = counters(4, Some(1.5)).and(counters(2, Some(0.5)));
+        assert_eq!(both, counters(6, Some(2.0)));
+        assert_eq!(both.since(counters(1, Some(1.0))), counters(5, Some(1.0)));
+        assert_eq!(both.and(counters(0, None)).processor_seconds, None);
     }
 }

@@ -20,7 +20,7 @@ pub enum End {
     Committed,
     /// Nothing happened, and another try may do better.
     Failed,
-    /// Nobody told.
+    /// The client got no reply.
     Unknown,
 }
 

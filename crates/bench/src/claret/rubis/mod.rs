@@ -151,27 +151,27 @@ impl Source for Site {
             Kind::Bid => Box::new(self.bid(random)),
             Kind::View => {
                 let name = &self.items[self.auctions.draw(random) as usize].name;
-                let asked = [
+                let lines = [
                     format!("HGETALL item:{name}"),
                     format!("TOP.LIST bids:{name} 10"),
                     format!("COUNTER.GET bid-count:{name}"),
                 ];
                 Box::new(OneStep {
                     kind: "view_auction",
-                    commands: asked.iter().map(|text| words(text)).collect(),
+                    commands: lines.iter().map(|text| words(text)).collect(),
                 })
             }
             Kind::Browse => Box::new(Browse { place: Place::draw(random) }),
             Kind::ViewUser => {
                 let user = self.user(random);
-                let asked = [
+                let lines = [
                     format!("HGETALL user:{user}"),
                     format!("SUMMARY.GET ratings:{user}"),
                     format!("ZREVRANGE comments:{user} 0 9"),
                 ];
                 Box::new(OneStep {
                     kind: "view_user",
-                    commands: asked.iter().map(|text| words(text)).collect(),
+                    commands: lines.iter().map(|text| words(text)).collect(),
                 })
             }
             Kind::Comment => Box::new(AddComment {

@@ -7,7 +7,7 @@ use resp::Value;
 /// Items that a page lists.
 const LISTED: usize = 10;
 
-fn asked(lines: impl IntoIterator<Item = String>) -> Vec<super::Command> {
+fn commands(lines: impl IntoIterator<Item = String>) -> Vec<super::Command> {
     lines.into_iter().map(|line| words(&line)).collect()
 }
 
@@ -26,13 +26,16 @@ impl Plan for Bid {
     fn step(&self, replies: &[Vec<Value>]) -> Batch {
         let Bid { item, user, amount } = self;
         if replies.is_empty() {
-            return Batch::first(asked([format!("HGET item:{item} winner"), "UID.NEXT bid-ids".to_owned()]));
+            return Batch::first(commands([
+                format!("HGET item:{item} winner"),
+                "UID.NEXT bid-ids".to_owned(),
+            ]));
         }
         if text(reply(replies, 0, 0)).is_some() {
             return Batch::last(Vec::new());
         }
         let id = text(reply(replies, 0, 1)).unwrap_or_default();
-        Batch::last(asked([
+        Batch::last(commands([
             format!("BLIND HSET bid:{id} item {item} user {user} amount {amount}"),
             format!("TOP.ADD bids:{item} {amount} {id}"),
             format!("COUNTER.ADD bid-count:{item}"),
@@ -53,11 +56,11 @@ impl Plan for Browse {
 
     fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Batch::first(asked([format!("ZRANGE {} 0 {}", self.place.list(), LISTED - 1)]));
+            return Batch::first(commands([format!("ZRANGE {} 0 {}", self.place.list(), LISTED - 1)]));
         }
         let items = texts(reply(replies, 0, 0));
         let each = |item: &String| [format!("HGETALL item:{item}"), format!("TOP.LIST bids:{item} 1")];
-        Batch::last(asked(items.iter().flat_map(each)))
+        Batch::last(commands(items.iter().flat_map(each)))
     }
 }
 
@@ -85,13 +88,13 @@ impl Plan for Close {
             ]
         };
         match (replies.len(), highest()) {
-            (0, _) => Batch::first(asked([format!("TOP.LIST bids:{item} 1")])),
-            (_, None) => Batch::last(asked(close("nobody"))),
-            (1, Some(bid)) => Batch::first(asked([format!("HGET bid:{bid} user")])),
+            (0, _) => Batch::first(commands([format!("TOP.LIST bids:{item} 1")])),
+            (_, None) => Batch::last(commands(close("nobody"))),
+            (1, Some(bid)) => Batch::first(commands([format!("HGET bid:{bid} user")])),
             (_, Some(_)) => {
                 let winner = text(reply(replies, 1, 0)).unwrap_or_else(|| "nobody".to_owned());
                 let won = format!("BLIND SADD won-by:{winner} {item}");
-                Batch::last(asked(close(&winner).into_iter().chain([won])))
+                Batch::last(commands(close(&winner).into_iter().chain([won])))
             }
         }
     }
@@ -116,11 +119,11 @@ impl Plan for Open {
 
     fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Batch::first(asked(["UID.NEXT item-ids".to_owned()]));
+            return Batch::first(commands(["UID.NEXT item-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let Open { place, seller, ends, .. } = self;
-        Batch::last(asked([
+        Batch::last(commands([
             format!(
                 "BLIND HSET item:{id} title item-{id} seller {seller} category {} region {}",
                 place.category, place.region
@@ -149,11 +152,11 @@ impl Plan for AddComment {
 
     fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Batch::first(asked(["UID.NEXT comment-ids".to_owned()]));
+            return Batch::first(commands(["UID.NEXT comment-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let AddComment { from, to, rating } = self;
-        Batch::last(asked([
+        Batch::last(commands([
             format!("BLIND HSET comment:{id} from {from} rating {rating}"),
             format!("BLIND ZADD comments:{to} {rating} {id}"),
             format!("SUMMARY.ADD ratings:{to} {rating}"),
@@ -173,11 +176,11 @@ impl Plan for AddUser {
 
     fn step(&self, replies: &[Vec<Value>]) -> Batch {
         if replies.is_empty() {
-            return Batch::first(asked(["UID.NEXT user-ids".to_owned()]));
+            return Batch::first(commands(["UID.NEXT user-ids".to_owned()]));
         }
         let id = text(reply(replies, 0, 0)).unwrap_or_default();
         let region = self.region;
-        Batch::last(asked([
+        Batch::last(commands([
             format!("BLIND HSET user:{id} name user-{id} region {region}"),
             format!("BLIND SADD users-in:{region} {id}"),
         ]))
@@ -192,8 +195,8 @@ mod tests {
         Value::Bulk(text.as_bytes().to_vec())
     }
 
-    fn lines(asked: &Batch) -> Vec<String> {
-        asked.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
+    fn lines(batch: &Batch) -> Vec<String> {
+        batch.commands.iter().map(|command| String::from_utf8(command.join(&b' ')).unwrap()).collect()
     }
 
     #[test]
@@ -202,8 +205,8 @@ mod tests {
         let open = [vec![Value::Null, bulk("b1")]];
         assert_eq!(lines(&bid.step(&open))[1], "TOP.ADD bids:7 110 b1");
         let closed = [vec![bulk("9"), bulk("b1")]];
-        let asked = bid.step(&closed);
-        assert!(asked.commands.is_empty() && asked.last);
+        let batch = bid.step(&closed);
+        assert!(batch.commands.is_empty() && batch.last);
     }
 
     #[test]
