@@ -55,7 +55,7 @@ impl System {
     }
 }
 
-/// What an instance is told at its start.
+/// What configures an instance at its start.
 pub(crate) struct Place<'p> {
     pub topology: &'p Topology,
     pub environment: &'p Environment,
@@ -66,7 +66,7 @@ pub(crate) struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// Nothing is lost here, so what is asked again is late only: more than any queue that a closed loop builds.
+    /// Nothing is lost here, so a repeated request is late only: more than any queue that a closed loop builds.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_micros(4 * self.environment.longest_round_trip()).max(Duration::from_secs(1))
     }

@@ -166,7 +166,7 @@ impl Station {
         self.ready.push_back(client);
     }
 
-    /// Lets the gateway and its clients do all that they can. `next` is asked for the transactions of clients that have
+    /// Lets the gateway and its clients do all that they can. `next` draws the transactions of clients that have
     /// committed, with what the workload learns.
     pub fn settle<P: Protocol>(
         &mut self,

@@ -108,7 +108,7 @@ pub fn run((system, setup): &(System, Setup)) -> Measured {
     let seconds = setup.measured as f64 / 1e3;
     let answered = (gets.len() + puts.len()) as f64 / seconds;
     let share = f64::from(setup.plan.puts) / f64::from(setup.plan.puts + setup.plan.gets);
-    let kept_up = if share > 0.0 { tally.written as f64 / seconds / share } else { f64::INFINITY };
+    let sustained = if share > 0.0 { tally.written as f64 / seconds / share } else { f64::INFINITY };
     let clients = setup.clients * usize::from(setup.servers);
     let of_puts = |count: u64| count as f64 / tally.puts.max(1) as f64;
     Measured {
@@ -120,7 +120,7 @@ pub fn run((system, setup): &(System, Setup)) -> Measured {
         variance: setup.plan.variance,
         keys: setup.plan.keys,
         value_bytes: setup.value_bytes,
-        throughput: answered.min(kept_up),
+        throughput: answered.min(sustained),
         answered,
         delay_ms: clients as f64 / answered.max(1.0) * 1e3,
         get_us: percentiles(gets),

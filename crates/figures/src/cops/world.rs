@@ -32,7 +32,7 @@ const THERE: u16 = 1;
 const THREADS: usize = 64;
 /// For how long COPS-GT keeps what get transactions may ask for: the paper's `trans_time`, there 5 s.
 pub(super) const LEASE: Duration = Duration::from_millis(300);
-/// Nothing is lost here, so what is asked again is late only.
+/// Nothing is lost here, so a repeated request is late only.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// When clients begin, and when measuring does: then what every region has is collected, in COPS-GT as well.
 const BEGIN: u64 = 200 * MILLI;

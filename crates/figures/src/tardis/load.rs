@@ -205,7 +205,7 @@ pub enum Load {
     Types {
         /// Which.
         of: Mergeable,
-        /// True for the library on flat storage, whose sites are told every write by a transaction.
+        /// True for the library on flat storage, whose sites get every write by a transaction.
         flat: bool,
         /// How many values there are.
         values: u32,
@@ -313,7 +313,7 @@ impl Mergeable {
     }
 
     /// A write of the library on flat storage: it reads what its site holds and writes what follows, and every other
-    /// site does the same again when it is told. As many are told here as are written elsewhere.
+    /// site repeats it when it receives it. A site receives as many as others write.
     fn flat_write(self, value: Name, sites: u16, random: &mut Rng) -> Vec<Script> {
         let own = match self {
             Mergeable::Counter => vec![vec![Op::Field(value, 0)], vec![Op::Put(value, 0, Written::Next)]],
@@ -327,7 +327,7 @@ impl Mergeable {
                 ],
             ],
         };
-        let told = |site: u16, random: &mut Rng| {
+        let copied = |site: u16, random: &mut Rng| {
             let (field, written) = match self {
                 Mergeable::Counter => (u32::from(site), Written::Next),
                 Mergeable::Register => (u32::from(site), Written::Text),
@@ -337,7 +337,7 @@ impl Mergeable {
             Script { requests, is_transaction: true, counts: false }
         };
         let mut scripts = vec![transaction(own)];
-        scripts.extend((1..sites).map(|site| told(site, random)));
+        scripts.extend((1..sites).map(|site| copied(site, random)));
         scripts
     }
 }

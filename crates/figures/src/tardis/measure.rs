@@ -39,8 +39,8 @@ pub struct Slice {
 }
 
 impl Slice {
-    pub(super) fn new(kept: &Residue) -> Self {
-        let Residue { states, heads, versions, memory, .. } = *kept;
+    pub(super) fn new(residue: &Residue) -> Self {
+        let Residue { states, heads, versions, memory, .. } = *residue;
         Slice { committed: 0, states, heads, versions, memory }
     }
 }
@@ -60,7 +60,7 @@ pub(super) struct Tally {
     slices: Vec<Slice>,
     in_slice: u64,
     pub settled: Residue,
-    /// What is kept a while after the clients have stopped.
+    /// What sites hold a while after the clients have stopped.
     pub rested: Residue,
 }
 

@@ -293,7 +293,7 @@ impl Base {
         }
     }
 
-    /// The same where nothing above the heads is kept to be read: what is left when the clients have stopped.
+    /// The same where sites retain nothing above the heads for reads: what is left when the clients have stopped.
     fn rest(&self) -> Experiment {
         let load = Load::Micro { writers: 100, keys: Keys::new(KEYS, Some(0.99)) };
         let of = |system| Setup { keep: 0, ..self.setup(system, 32, load.clone()) };
@@ -305,7 +305,7 @@ impl Base {
         }
     }
 
-    /// Three sites, which tell one another; those without branches are told what as many others would write.
+    /// Three sites, which tell one another; those without branches receive what as many others would write.
     fn types(&self, of: Mergeable) -> Experiment {
         const SITES: u16 = 3;
         let load = |flat| Load::Types { of, flat, values: VALUES, sites: SITES };

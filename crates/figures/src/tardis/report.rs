@@ -113,7 +113,7 @@ fn at_most(claim: &'static str, about: &'static str, paper: f64, ours: f64) -> C
 pub fn claims(points: &Points<'_>) -> Vec<Claim> {
     let mut all = micro(points);
     all.extend(applications(points));
-    all.extend(kept(points));
+    all.extend(residues(points));
     all
 }
 
@@ -219,7 +219,7 @@ fn applications(points: &Points<'_>) -> Vec<Claim> {
     ]
 }
 
-fn kept(points: &Points<'_>) -> Vec<Claim> {
+fn residues(points: &Points<'_>) -> Vec<Claim> {
     let sites = of(points, "sites");
     let with = |count: u16| {
         sites.iter().find(|point| point.sites == count).map_or(f64::NAN, |point| point.throughput)

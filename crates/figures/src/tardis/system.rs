@@ -11,7 +11,7 @@ use types::{Address, HashSeed, Incarnation, KeyspaceId, PartitionId, ProcessId, 
 
 pub(super) const KEYSPACE: KeyspaceId = KeyspaceId(1);
 pub(super) const LIFE: Incarnation = Incarnation(1);
-/// Nothing is lost here, so what is asked again is late only.
+/// Nothing is lost here, so a repeated request is late only.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a session's transactions demand.
@@ -110,7 +110,7 @@ pub(super) trait Deployed {
     /// For how long its own work has kept the processor busy, apart from messages, in nanoseconds.
     fn worked(&self, instance: &Self::Protocol, costs: &Costs) -> u64;
 
-    fn kept(&self, instance: &Self::Protocol) -> Residue;
+    fn residue(&self, instance: &Self::Protocol) -> Residue;
 
     /// True while it works heads out: nothing is collected meanwhile.
     fn is_merging(&self, instance: &Self::Protocol) -> bool {
@@ -155,7 +155,7 @@ impl Deployed for Sites {
         lookups * costs.lookup + states * costs.state + keys * costs.key + bytes * costs.merged_byte
     }
 
-    fn kept(&self, instance: &Instance) -> Residue {
+    fn residue(&self, instance: &Instance) -> Residue {
         let Some(site) = instance.as_site() else { return Residue::default() };
         let census = site.keyspace().census();
         Residue {
@@ -226,7 +226,7 @@ impl Deployed for Flat {
         0
     }
 
-    fn kept(&self, instance: &locking::Node) -> Residue {
+    fn residue(&self, instance: &locking::Node) -> Residue {
         match instance {
             locking::Node::Replica(replica) => Residue { memory: replica.memory(), ..Residue::default() },
             locking::Node::Coordinator(_) => Residue::default(),

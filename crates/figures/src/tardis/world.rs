@@ -18,7 +18,7 @@ use types::{
 /// The wall time at virtual time 0, in microseconds since 1970.
 const EPOCH: u64 = 1_790_000_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// How long after the last client has stopped it is looked at what is kept.
+/// How long after the last client has stopped the residue is measured.
 const REST: u64 = 5_000 * MILLI;
 const SEED: HashSeed = HashSeed(1);
 /// After so many failed tries the wait is drawn from the widest window.
@@ -84,7 +84,7 @@ struct Client {
     tries: u32,
     /// For how long the processor has worked for this try.
     took: u64,
-    asked: u64,
+    sent_at: u64,
     /// How many transactions it has committed.
     committed: u64,
 }
@@ -99,7 +99,7 @@ pub(super) struct World<'s, D: Deployed> {
     clients: Vec<Client>,
     /// Requests under way, by number; the loader's are not among them.
     requests: BTreeMap<RequestId, usize>,
-    asked: u64,
+    request_count: u64,
     /// Clients begin nothing more.
     rests: bool,
     tally: Tally,
@@ -139,7 +139,7 @@ impl<'s, D: Deployed> World<'s, D> {
             began: 0,
             tries: 0,
             took: 0,
-            asked: 0,
+            sent_at: 0,
             committed: 0,
         };
         let clients = (0..setup.clients * usize::from(setup.sites)).map(client).collect();
@@ -151,7 +151,7 @@ impl<'s, D: Deployed> World<'s, D> {
             machines,
             clients,
             requests: BTreeMap::new(),
-            asked: 0,
+            request_count: 0,
             rests: false,
             tally: Tally::default(),
         }
@@ -250,7 +250,7 @@ impl<'s, D: Deployed> World<'s, D> {
             Event::Slice if self.rests => {}
             Event::Begin { client, again } => self.begin(client, again),
             Event::Slice => {
-                self.tally.slice(Slice::new(&self.kept()));
+                self.tally.slice(Slice::new(&self.residue()));
                 self.agenda.schedule(self.now + self.setup.measured * MILLI / SLICES, Event::Slice);
             }
         }
@@ -284,7 +284,7 @@ impl<'s, D: Deployed> World<'s, D> {
     fn on_arrival(&mut self, client: usize) {
         let now = self.now;
         let asking = &mut self.clients[client];
-        asking.asked = now;
+        asking.sent_at = now;
         let machine = &mut self.machines[asking.machine];
         let Some(free) = machine.processors.iter_mut().min() else { return };
         *free = now.max(*free) + self.setup.costs.request;
@@ -316,8 +316,8 @@ impl<'s, D: Deployed> World<'s, D> {
             (true, _) => &script.requests[asking.sent - 2],
         };
         let read_only = !script.requests.iter().flatten().any(Op::is_write);
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.request_count += 1;
+        let id = RequestId(self.request_count);
         self.requests.insert(id, client);
         let entry = self.machines[machine].nodes.len() - 1;
         let mut took = 0;
@@ -343,7 +343,7 @@ impl<'s, D: Deployed> World<'s, D> {
         let (now, kind) = (self.now, self.kind(client));
         let asking = &mut self.clients[client];
         let answered = now - self.setup.round_trip / 2;
-        self.tally.answered(now, kind, answered - asking.asked);
+        self.tally.answered(now, kind, answered - asking.sent_at);
         if reply.elements().any(|element| matches!(element, types::Reply::Error(_))) {
             self.tally.failed(now);
             let window = self.setup.round_trip << asking.tries.min(DOUBLINGS);
@@ -379,8 +379,8 @@ impl<'s, D: Deployed> World<'s, D> {
 
     /// A request that no client waits for.
     fn prepare(&mut self, machine: usize, request: Request<'_>) {
-        self.asked += 1;
-        let (id, entry) = (RequestId(self.asked), self.machines[machine].nodes.len() - 1);
+        self.request_count += 1;
+        let (id, entry) = (RequestId(self.request_count), self.machines[machine].nodes.len() - 1);
         self.turn(machine, entry, self.setup.costs.operation, |replica, now, random, sink| {
             replica.step(now, &mut vec![Input::Request { id, request }], random, sink);
         });
@@ -421,7 +421,7 @@ impl<'s, D: Deployed> World<'s, D> {
             }
             self.prepare(machine, Request::Close { session: LOADER });
         }
-        // So that everything has been told and collected.
+        // So that everything has arrived and is collected.
         self.run_until(self.now + 2_000 * MILLI);
         let Some(Constraints { begin, end, .. }) = constraints else { return };
         for client in 0..self.clients.len() {
@@ -455,7 +455,7 @@ impl<'s, D: Deployed> World<'s, D> {
         self.settle();
         self.rests = true;
         self.run_until(self.now + REST);
-        self.tally.rested = self.kept();
+        self.tally.rested = self.residue();
         self.tally
     }
 
@@ -469,13 +469,13 @@ impl<'s, D: Deployed> World<'s, D> {
         for node in self.machines.iter_mut().flat_map(|machine| &mut machine.nodes) {
             self.deployed.settle(node.protocol_mut());
         }
-        self.tally.settled = self.kept();
+        self.tally.settled = self.residue();
     }
 
     /// What all sites together keep.
-    fn kept(&self) -> Residue {
+    fn residue(&self) -> Residue {
         let nodes = self.machines.iter().flat_map(|machine| &machine.nodes);
-        nodes.map(|node| self.deployed.kept(node.protocol())).sum()
+        nodes.map(|node| self.deployed.residue(node.protocol())).sum()
     }
 }
 

@@ -26,7 +26,7 @@ type Question = (usize, TransactionId, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Freshness {
     /// The steps of questions without an answer, each with its key.
-    asked: BTreeMap<Question, BTreeMap<u32, Vec<u8>>>,
+    open: BTreeMap<Question, BTreeMap<u32, Vec<u8>>>,
     pub items: Items,
 }
 
@@ -39,7 +39,7 @@ impl Freshness {
                 Work::Evaluate { step, .. } => Some((*step, part.key.to_vec())),
                 _ => None,
             });
-            self.asked.insert((machine, *id, *round), steps.collect());
+            self.open.insert((machine, *id, *round), steps.collect());
         }
     }
 
@@ -52,7 +52,7 @@ impl Freshness {
         counts: bool,
     ) {
         let Packet::Datagram(Message::SliceResp { id, round, outcome }) = packet else { return };
-        let Some(steps) = self.asked.remove(&(machine, *id, *round)).filter(|_| counts) else { return };
+        let Some(steps) = self.open.remove(&(machine, *id, *round)).filter(|_| counts) else { return };
         let Outcome::Done { answers, .. } = outcome else { return };
         for answer in answers {
             if let Some(key) = steps.get(&answer.step) {
@@ -68,7 +68,7 @@ impl Items {
             Some(Reply::Bulk(value)) => Some(value),
             _ => None,
         };
-        // What is returned may be older than all that is kept.
+        // What is returned may be older than all that is retained.
         let newest_first = partition.versions(key).rev();
         let newer = newest_first.take_while(|(_, effect)| returned.is_none() || written(effect) != returned);
         let newer: Vec<RegionId> = newer.map(|(stamp, _)| stamp.region).collect();

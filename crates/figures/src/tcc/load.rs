@@ -12,7 +12,7 @@ pub use bench::tcc::{Mix, OPERATIONS};
 const FEW_KEYS: usize = 1_000;
 /// The same for commands (the thesis, section 3.8.1).
 const MANY_KEYS: usize = 1_000_000;
-/// How uneven they are asked for: the exponent of Zipf's law.
+/// How uneven their use is: the exponent of Zipf's law.
 const ZIPF: f64 = 0.99;
 
 /// The name of a key.
@@ -36,7 +36,7 @@ pub enum Load {
 
 /// What a client asks next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked<'p> {
+pub(crate) enum ClientCall<'p> {
     Begin,
     /// Inside the transaction.
     Read(&'p [u32]),
@@ -64,18 +64,18 @@ impl Load {
     }
 
     /// The request of this number, from 1, if there are so many.
-    pub(crate) fn request(self, planned: &PlannedStep, number: u16) -> Option<Asked<'_>> {
-        let set = || planned.writes.first().copied().map(Asked::Set);
+    pub(crate) fn request(self, planned: &PlannedStep, number: u16) -> Option<ClientCall<'_>> {
+        let set = || planned.writes.first().copied().map(ClientCall::Set);
         let index = usize::from(number.checked_sub(1)?);
         match (self, number) {
-            (Load::Transactions(_), 1) => Some(Asked::Begin),
-            (Load::Transactions(_), 2) => Some(Asked::Read(&planned.reads)),
-            (Load::Transactions(_), 3) => Some(Asked::Write(&planned.writes)),
-            (Load::Transactions(_), 4) => Some(Asked::Commit),
-            (Load::ReadOnly(_), 1) => Some(Asked::ReadOnly(&planned.reads)),
+            (Load::Transactions(_), 1) => Some(ClientCall::Begin),
+            (Load::Transactions(_), 2) => Some(ClientCall::Read(&planned.reads)),
+            (Load::Transactions(_), 3) => Some(ClientCall::Write(&planned.writes)),
+            (Load::Transactions(_), 4) => Some(ClientCall::Commit),
+            (Load::ReadOnly(_), 1) => Some(ClientCall::ReadOnly(&planned.reads)),
             (Load::ReadOnly(_), 2) => set(),
             (Load::Gets(_), _) if index == planned.reads.len() => set(),
-            (Load::Gets(_), _) => planned.reads.get(index).copied().map(Asked::Get),
+            (Load::Gets(_), _) => planned.reads.get(index).copied().map(ClientCall::Get),
             _ => None,
         }
     }

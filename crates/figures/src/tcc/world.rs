@@ -5,7 +5,7 @@
 //! is a closed loop and a causal thread of its own.
 
 use super::freshness::Freshness;
-use super::load::{Asked, KeySpace, Load, Name, name};
+use super::load::{ClientCall, KeySpace, Load, Name, name};
 use super::measure::{Sample, Tally};
 use super::network::{Costs, REGIONS, delay};
 use crate::agenda::{Agenda, Answers};
@@ -28,9 +28,9 @@ const LOOK_EVERY: u64 = 500_000;
 /// Of so many transactions that a region sends to others, one is sampled.
 const SAMPLED: u64 = 40;
 const MILLI: u64 = 1_000_000;
-/// How long snapshots are kept for a coordinator that says nothing.
+/// How long partitions retain snapshots for a silent coordinator.
 const LEASE: Duration = Duration::from_millis(500);
-/// Nothing is lost here, so what is asked again is late only.
+/// Nothing is lost here, so a repeated request is late only.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is run.
@@ -364,7 +364,7 @@ impl<'s, S: Times> World<'s, S> {
             asking.began = self.now;
         }
         let machine = asking.machine;
-        let Some(asked) = self.setup.load.request(&asking.planned, asking.sent) else { return };
+        let Some(call) = self.setup.load.request(&asking.planned, asking.sent) else { return };
         // No two writes have the same value.
         let value = id.0.to_be_bytes();
         let get = register::Operation::Get;
@@ -374,12 +374,12 @@ impl<'s, S: Times> World<'s, S> {
             condition: register::Condition::Always,
             reply: register::SetReply::Status,
         };
-        let (numbers, operation): (&[u32], _) = match &asked {
-            Asked::Read(keys) | Asked::ReadOnly(keys) => (keys, get),
-            Asked::Write(keys) => (keys, set),
-            Asked::Get(key) => (std::slice::from_ref(key), get),
-            Asked::Set(key) => (std::slice::from_ref(key), set),
-            Asked::Begin | Asked::Commit => (&[], get),
+        let (numbers, operation): (&[u32], _) = match &call {
+            ClientCall::Read(keys) | ClientCall::ReadOnly(keys) => (keys, get),
+            ClientCall::Write(keys) => (keys, set),
+            ClientCall::Get(key) => (std::slice::from_ref(key), get),
+            ClientCall::Set(key) => (std::slice::from_ref(key), set),
+            ClientCall::Begin | ClientCall::Commit => (&[], get),
         };
         let names: Vec<Name> = numbers.iter().map(|number| name(*number)).collect();
         let keyed = |name| KeyedOperation {
@@ -388,11 +388,11 @@ impl<'s, S: Times> World<'s, S> {
             operation: Operation::Register(operation.clone()),
             blind: false,
         };
-        let request = |steps| match asked {
-            Asked::Begin => Request::Begin { session, read_only: false, watched: false },
-            Asked::Read(_) | Asked::Write(_) => Request::Operate { session, steps },
-            Asked::Commit => Request::Commit { session },
-            Asked::Get(_) | Asked::ReadOnly(_) | Asked::Set(_) => {
+        let request = |steps| match call {
+            ClientCall::Begin => Request::Begin { session, read_only: false, watched: false },
+            ClientCall::Read(_) | ClientCall::Write(_) => Request::Operate { session, steps },
+            ClientCall::Commit => Request::Commit { session },
+            ClientCall::Get(_) | ClientCall::ReadOnly(_) | ClientCall::Set(_) => {
                 Request::Many { session, steps, watched: false, multi: false }
             }
         };
