@@ -171,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_told_is_below_everything() {
-        let (nothing, told) = (HybridCure::default(), stable(&[9, 20, 5]));
-        assert_eq!(told.oldest(nothing).whole(), Timestamp::ZERO);
-        assert_eq!(told.newest(nothing), told);
-        assert_eq!(told.newest(HybridCure::at(Timestamp(7))).by_region(3), [9, 20, 7].map(Timestamp));
+    fn what_nobody_has_reported_is_below_everything() {
+        let (nothing, reported) = (HybridCure::default(), stable(&[9, 20, 5]));
+        assert_eq!(reported.oldest(nothing).whole(), Timestamp::ZERO);
+        assert_eq!(reported.newest(nothing), reported);
+        assert_eq!(reported.newest(HybridCure::at(Timestamp(7))).by_region(3), [9, 20, 7].map(Timestamp));
     }
 
     proptest! {

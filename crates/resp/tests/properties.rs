@@ -263,7 +263,7 @@ proptest! {
 
     /// What a kept reply replays is what was written directly.
     #[test]
-    fn kept_replies_replay(
+    fn recorded_replies_replay(
         bytes in argument(),
         text in ".{0,9}",
         double in -1e9f64..1e9,
@@ -271,9 +271,9 @@ proptest! {
         resp3: bool,
     ) {
         let version = if resp3 { ProtocolVersion::Resp3 } else { ProtocolVersion::Resp2 };
-        let mut kept = types::ReplyBuf::new();
+        let mut recorded = types::ReplyBuf::new();
         let mut direct = Encoder::new(Vec::new(), version);
-        for sink in [&mut kept as &mut dyn ReplySink, &mut direct] {
+        for sink in [&mut recorded as &mut dyn ReplySink, &mut direct] {
             sink.map(3);
             sink.simple(&text);
             sink.bulk(&bytes);
@@ -289,7 +289,7 @@ proptest! {
             sink.error(&types::Error::err(text.clone()));
         }
         let mut replayed = Encoder::new(Vec::new(), version);
-        kept.replay(&mut replayed);
+        recorded.replay(&mut replayed);
         prop_assert_eq!(replayed.output(), direct.output());
         let (consumed, value) = ReplyParser::default().parse(direct.output()).expect("well-formed");
         prop_assert!(value.is_some());

@@ -5,12 +5,12 @@ use crate::{Malformed, Reader, RegionId, Wire, put_varint};
 /// The number of the last bit, which stands for all regions from there on.
 const LAST: u16 = 63;
 
-/// A set of regions. Those from number 63 on are not told apart: one of them stands for all.
+/// A set of regions. Those from number 63 on share a bit: one of them stands for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegionSet(u64);
 
 impl RegionSet {
-    /// How many regions are told apart.
+    /// How many regions have a bit of their own.
     pub const DISTINCT: u16 = LAST;
 
     fn bit(region: RegionId) -> u64 {
@@ -22,7 +22,7 @@ impl RegionSet {
         self.0 |= Self::bit(region);
     }
 
-    /// True if the region is in it, or cannot be told from one that is.
+    /// True if the region is in it, or shares its bit with one that is.
     pub fn contains(self, region: RegionId) -> bool {
         self.0 & Self::bit(region) != 0
     }

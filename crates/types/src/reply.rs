@@ -1,5 +1,5 @@
-//! Replies. A protocol writes them into a [`ReplySink`]; whoever asked decides what becomes of them: the RESP
-//! encoder writes bytes, a [`ReplyBuf`] keeps them for a message, a history or a comparison.
+//! Replies. A protocol writes them into a [`ReplySink`]; the caller decides what becomes of them: the RESP encoder
+//! writes bytes, a [`ReplyBuf`] keeps them for a message, a history or a comparison.
 
 use crate::wire::{Malformed, Reader, Wire, put_bytes, put_varint};
 use crate::{Error, wire};
@@ -59,14 +59,14 @@ pub fn reply_too_large() -> Error {
     Error::err("the reply would be larger than 512 MiB; what the command wrote, if anything, is done")
 }
 
-/// A reply, kept. Compact, comparable, and replayable into another sink.
+/// A stored reply. Compact, comparable, and replayable into another sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyBuf {
     bytes: Vec<u8>,
     is_full: bool,
 }
 
-/// One element of a kept reply.
+/// One element of a stored reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply<'a> {
     /// See [`ReplySink::simple`].
@@ -161,7 +161,7 @@ impl ReplyBuf {
         self.is_full = false;
     }
 
-    /// How many bytes are kept.
+    /// How many bytes it holds.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -28,7 +28,8 @@ pub enum Entry {
     /// Operation and arguments in; out: perhaps the effect it has in every state that does not refuse it.
     Blind = 5,
     /// Operation, arguments and reply of an operation, operation and arguments of another one in; out: perhaps what the
-    /// other one comes to right after it, the reply and perhaps an effect. Only asked of a type whose [`Spec`] says so.
+    /// other one comes to right after it, the reply and perhaps an effect. Only called of a type whose [`Spec`] says
+    /// so.
     Combine = 6,
 }
 

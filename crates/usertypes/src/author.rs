@@ -43,10 +43,10 @@ pub trait UserType {
         None
     }
 
-    /// What `asked` comes to right after `held`, which gave `reply`, on whatever state that was; `None` where it cannot be
-    /// told. Then transactions that ask for the same key at the same time share one lock and one commit. Asked only for two
-    /// operations that both read or both write, where `held` was not refused.
-    fn combine(_held: &Call<'_>, _reply: &Reply, _asked: &Call<'_>) -> Option<Answer<Self::Effect>> {
+    /// What `next` comes to right after `held`, which gave `reply`, on whatever state that was; `None` where `reply`
+    /// does not determine that. With it, transactions that request the same key at the same time share one lock and
+    /// one commit. Called only for two operations that both read or both write, where `held` was not refused.
+    fn combine(_held: &Call<'_>, _reply: &Reply, _next: &Call<'_>) -> Option<Answer<Self::Effect>> {
         None
     }
 }
@@ -204,9 +204,9 @@ pub fn serve<T: UserType>(entry: u32, input: &[u8]) -> Option<Vec<u8>> {
         Entry::Combine => {
             let (held, of_held) = called::<T>(&mut input)?;
             let reply = Reply::decode(&mut input)?;
-            let (asked, of_asked) = called::<T>(&mut input)?;
+            let (next, of_next) = called::<T>(&mut input)?;
             let held = Call { operation: held, arguments: &of_held };
-            let answer = T::combine(&held, &reply, &Call { operation: asked, arguments: &of_asked });
+            let answer = T::combine(&held, &reply, &Call { operation: next, arguments: &of_next });
             answer.is_some().encode(&mut out);
             if let Some(answer) = answer {
                 put_answer::<T>(answer, &mut out);

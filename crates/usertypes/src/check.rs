@@ -44,7 +44,7 @@ pub struct Report {
 pub enum Unfit {
     /// A call failed.
     Fault {
-        /// What was asked.
+        /// The call.
         what: String,
         /// What came of it.
         fault: Fault,

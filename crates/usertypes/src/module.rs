@@ -147,8 +147,8 @@ impl Module {
         executed(&answer)
     }
 
-    /// What an operation comes to right after another one that gave this reply, if that can be told. Operations come
-    /// with their arguments.
+    /// What an operation comes to right after another one that gave this reply, if the reply determines it. Operations
+    /// come with their arguments.
     ///
     /// # Errors
     /// It did not say.
@@ -156,17 +156,17 @@ impl Module {
         &self,
         held: (u8, &[u8]),
         reply: &[u8],
-        asked: (u8, &[u8]),
+        next: (u8, &[u8]),
     ) -> Result<Option<Executed>, Fault> {
         if !self.spec.combines {
             return Ok(None);
         }
-        let mut question = Vec::with_capacity(held.1.len() + reply.len() + asked.1.len() + 2);
+        let mut question = Vec::with_capacity(held.1.len() + reply.len() + next.1.len() + 2);
         question.push(held.0);
         question.extend_from_slice(held.1);
         question.extend_from_slice(reply);
-        question.push(asked.0);
-        question.extend_from_slice(asked.1);
+        question.push(next.0);
+        question.extend_from_slice(next.1);
         match self.machine.call(Entry::Combine, &question, Limits::CALL)?.as_slice() {
             [0] => Ok(None),
             [1, answer @ ..] => executed(answer).map(Some),

@@ -168,10 +168,10 @@ impl UserType for Auction {
         }
     }
 
-    fn combine(held: &Call<'_>, _: &Reply, asked: &Call<'_>) -> Option<Answer<Effect>> {
-        match (held.operation, asked.operation) {
+    fn combine(held: &Call<'_>, _: &Reply, next: &Call<'_>) -> Option<Answer<Effect>> {
+        match (held.operation, next.operation) {
             // A bid was taken, so the auction is open.
-            ("bid", "bid") => Self::blind(asked).map(|bid| Answer::with(Reply::Ok, bid)),
+            ("bid", "bid") => Self::blind(next).map(|bid| Answer::with(Reply::Ok, bid)),
             ("close", "close") => Some(Answer::only(Reply::Integer(0))),
             _ => None,
         }
@@ -182,7 +182,7 @@ fn leader(best: &Bid) -> Reply {
     Reply::Array(vec![Reply::Bytes(best.bidder.clone()), Reply::Integer(best.amount)])
 }
 
-/// The bid that a reply has told of.
+/// The bid in a reply.
 fn best(reply: &Reply) -> Option<Bid> {
     match reply {
         Reply::Array(parts) => match parts.as_slice() {

@@ -43,8 +43,8 @@ impl Call {
         Operation::decode(&mut Reader::new(&self.operation)).is_ok_and(|operation| operation.is_read())
     }
 
-    /// Result and effects of an operation that needs no state: its result is not asked for, or reveals nothing, and it replaces
-    /// the key, so that it does not matter whether that has expired.
+    /// Result and effects of an operation that needs no state: the client wants no result, or the result reveals
+    /// nothing, and it replaces the key, so that it does not matter whether that has expired.
     pub(super) fn without_reading(&self, now_millis: u64, random: &mut Rng) -> Option<(ReplyBuf, Effects)> {
         let operation = Operation::decode(&mut Reader::new(&self.operation)).ok()?;
         let unseen = self.blind || operation.observation().is_nothing();

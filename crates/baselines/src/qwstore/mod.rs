@@ -52,7 +52,7 @@ pub struct Options {
     pub durability: Durability,
     /// Reads go to this replica of each shard first, if there is none in the same process.
     pub near: usize,
-    /// A question that is not answered after this is asked again; a read at the next replica.
+    /// The coordinator repeats a request without an answer after this; a read at the next replica.
     pub resend_every: Duration,
     /// A request that is not done after this is answered by an error.
     pub request_timeout: Duration,

@@ -21,7 +21,7 @@ pub struct Replica {
 impl Replica {
     pub(super) fn new(seed: HashSeed, durability: Durability) -> Self {
         let mut store = Store::new(seed, Stamp::ZERO);
-        // Writes arrive out of order: histories are kept.
+        // Writes arrive out of order: the store retains histories.
         store.set_horizon(Some(Stamp::ZERO));
         Replica { store, durability }
     }

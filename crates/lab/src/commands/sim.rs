@@ -24,7 +24,7 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
     let options = |seed: u64| Options {
         first_seed: seed,
         seeds: 1,
-        readable: is_told(arguments),
+        readable: is_verbose(arguments),
         once: arguments.once,
         with: arguments.with.clone(),
         ..Options::default()
@@ -65,7 +65,7 @@ pub fn run(arguments: &SimArguments) -> Result<Outcome> {
     Ok(Outcome::of(total.violations == 0 && total.shortfalls.is_empty()))
 }
 
-/// The seeds that are asked for.
+/// The requested seeds.
 fn seeds(arguments: &SimArguments) -> Result<Range<u64>> {
     let (first, count) = match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => (seed, 1),
@@ -74,15 +74,15 @@ fn seeds(arguments: &SimArguments) -> Result<Range<u64>> {
     Ok(first..first.checked_add(count).context("the seed is too large")?)
 }
 
-/// True if what happens is told event by event: that of one run is.
-fn is_told(arguments: &SimArguments) -> bool {
+/// True if the run is printed event by event: a single run is.
+fn is_verbose(arguments: &SimArguments) -> bool {
     arguments.seeds.is_none() && !arguments.quiet
 }
 
 /// Where the history goes.
 fn history_file(arguments: &SimArguments) -> Option<PathBuf> {
     let named = |seed: u64| PathBuf::from(format!("sim-{}-{seed}.jsonl", arguments.protocol));
-    let default = arguments.seed.filter(|_| is_told(arguments)).map(named);
+    let default = arguments.seed.filter(|_| is_verbose(arguments)).map(named);
     arguments.history.clone().or(default)
 }
 
@@ -91,7 +91,7 @@ fn replay(file: &Path, arguments: &SimArguments) -> Result<Total> {
     let script = Script::read(&text[..]).with_context(|| format!("cannot use {}", file.display()))?;
     let (said, wanted) = (script.protocol(), &arguments.protocol);
     ensure!(said == wanted, "{} is a script of `{said}`: run `anabranch-lab sim {said}`", file.display());
-    let mut summary = simulator::replay(&script, is_told(arguments))?;
+    let mut summary = simulator::replay(&script, is_verbose(arguments))?;
     for failure in &mut summary.failures {
         failure.command = format!("anabranch-lab sim {said} --script {}", file.display());
     }

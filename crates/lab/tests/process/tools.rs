@@ -29,7 +29,7 @@ fn an_unknown_protocol_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn one_seed_is_told_and_its_history_written() {
+fn one_seed_is_traced_and_its_history_written() {
     let directory = Directory::new("seed");
     let run = |more: &[&str]| {
         let arguments = [&["sim", PROTOCOL, "--seed", "7"], more].concat();
@@ -39,14 +39,14 @@ fn one_seed_is_told_and_its_history_written() {
     let quiet = run(&["--quiet"]);
     assert!(stderr(&quiet).is_empty() && !file.exists(), "{}", stderr(&quiet));
 
-    let told = run(&[]);
-    assert_eq!(stdout(&told), stdout(&quiet));
-    assert!(stderr(&told).contains("everything is healed"), "{}", stderr(&told));
-    assert!(stderr(&told).ends_with("history written to sim-solo-7.jsonl\n"), "{}", stderr(&told));
-    let (written, asked) = (std::fs::read(&file).unwrap(), directory.file("asked.jsonl"));
-    let quiet = run(&["--quiet", "--history", &asked]);
-    assert_eq!(stderr(&quiet), format!("history written to {asked}\n"));
-    assert_eq!(std::fs::read(&asked).unwrap(), written);
+    let verbose = run(&[]);
+    assert_eq!(stdout(&verbose), stdout(&quiet));
+    assert!(stderr(&verbose).contains("everything is healed"), "{}", stderr(&verbose));
+    assert!(stderr(&verbose).ends_with("history written to sim-solo-7.jsonl\n"), "{}", stderr(&verbose));
+    let (written, requested) = (std::fs::read(&file).unwrap(), directory.file("asked.jsonl"));
+    let quiet = run(&["--quiet", "--history", &requested]);
+    assert_eq!(stderr(&quiet), format!("history written to {requested}\n"));
+    assert_eq!(std::fs::read(&requested).unwrap(), written);
 }
 
 #[test]

@@ -257,8 +257,11 @@ mod tests {
         assert_eq!(config.admin.listen, Some("h:2".parse().unwrap()));
         let mut bounded = file::parse("[storage]\nmemory = true\n", "a.toml").unwrap();
         bounded.apply(&serve("anabranch serve --max-memory 2mb --max-memory-policy ALLKEYS-LFU"));
-        let told = bounded.options().unwrap();
-        assert_eq!((told.max_memory_bytes, told.max_memory_policy), (2 << 20, Some(Eviction::AllkeysLfu)));
+        let options = bounded.options().unwrap();
+        assert_eq!(
+            (options.max_memory_bytes, options.max_memory_policy),
+            (2 << 20, Some(Eviction::AllkeysLfu))
+        );
         config.apply(&serve("anabranch serve --listen h:3 --memory --durability none"));
         assert_eq!(config.server.listen, ["h:3".parse().unwrap()]);
         assert!(config.storage.memory && config.storage.durability == Durability::None);

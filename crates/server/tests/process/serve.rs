@@ -87,7 +87,7 @@ fn the_printed_configuration_can_be_used() {
 }
 
 #[test]
-fn the_password_of_the_file_is_asked_for() {
+fn the_password_of_the_file_is_required() {
     let directory = Directory::new("password");
     let file = directory.file("a.toml");
     std::fs::write(&file, "[server]\npassword = \"secret\"\n[storage]\nmemory = true\n").unwrap();

@@ -1,7 +1,7 @@
 //! What a type says beyond its specification: which lock modes may be held together, and what operations combine to.
 
 use super::Unfit;
-use super::scene::{Asked, Refutation, Taken};
+use super::scene::{Refutation, Subject, Taken};
 use super::show;
 use crate::abi::{Reply, Spec};
 use crate::codec::Codec;
@@ -27,14 +27,14 @@ pub(super) fn beside(spec: &Spec) -> Vec<Vec<u8>> {
     together.filter(writes).collect()
 }
 
-impl Asked<'_> {
+impl Subject<'_> {
     /// True if the modes of these steps may be held together.
     pub(super) fn is_beside(&self, a: &Taken<'_>, b: &Taken<'_>) -> bool {
         let mode = |taken: &Taken<'_>| self.module.mode(taken.step.operation.operation);
         matches!((mode(a), mode(b)), (Some(a), Some(b)) if self.module.spec().is_beside(a, b))
     }
 
-    /// Two steps whose modes may be held together: the specification has to say that they commute. It may be told the
+    /// Two steps whose modes may be held together: the specification has to say that they commute. It may use the
     /// replies, since each was evaluated under its lock.
     pub(super) fn held_together(
         &self,
@@ -64,28 +64,27 @@ impl Asked<'_> {
         state: &[u8],
         taken: &[Taken<'_>],
     ) -> Result<Option<Refutation>, Unfit> {
-        let [held, asked, ..] = taken else { return Ok(None) };
-        let (Some(seen), Some(_)) = (&held.seen, &asked.seen) else { return Ok(None) };
-        let [first, second] = [held, asked].map(|taken| &taken.step.operation);
+        let [held, next, ..] = taken else { return Ok(None) };
+        let (Some(seen), Some(_)) = (&held.seen, &next.seen) else { return Ok(None) };
+        let [first, second] = [held, next].map(|taken| &taken.step.operation);
         let alike = self.module.is_read(first.operation) == self.module.is_read(second.operation);
         if !alike || matches!(seen.reply, Reply::Error(_)) {
             return Ok(None);
         }
         let mut reply = Vec::new();
         seen.reply.encode(&mut reply);
-        let (of_held, of_asked) =
-            ((first.operation, &*held.arguments), (second.operation, &*asked.arguments));
-        let told = self.module.combine(of_held, &reply, of_asked);
-        let told = told.map_err(self.fault("what follows from the reply of", Some(first)))?;
-        let Some(told) = told else { return Ok(None) };
+        let (of_held, of_next) = ((first.operation, &*held.arguments), (second.operation, &*next.arguments));
+        let predicted = self.module.combine(of_held, &reply, of_next);
+        let predicted = predicted.map_err(self.fault("what follows from the reply of", Some(first)))?;
+        let Some(predicted) = predicted else { return Ok(None) };
         self.tried.note_combined();
         let state = self.apply(state, held.effect.as_ref(), first)?;
         let now = self.execute(&state, second)?;
         let refuted = |how: String| Ok(Some(Refutation { claim: COMBINED, how }));
-        if now.reply != told.reply {
-            return refuted(show::told(1, &told.reply, &now.reply));
+        if now.reply != predicted.reply {
+            return refuted(show::wrong_reply(1, &predicted.reply, &now.reply));
         }
-        let [expected, after] = [&now, &told].map(|it| self.apply(&state, it.effect.as_ref(), second));
+        let [expected, after] = [&now, &predicted].map(|it| self.apply(&state, it.effect.as_ref(), second));
         if expected? != after? {
             return refuted(format!("the effect that {} is told does something else", show::name(1)));
         }

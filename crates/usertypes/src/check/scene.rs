@@ -26,7 +26,7 @@ pub(crate) struct Step {
     pub(crate) operation: Drawn,
     /// Where the effect was chosen, for one that comes blindly; `None` for one that is evaluated in the scene.
     pub(crate) elsewhere: Option<Vec<Drawn>>,
-    /// The specification is told the reply.
+    /// The specification gets the reply.
     pub(crate) narrowed: bool,
 }
 
@@ -105,13 +105,13 @@ pub(super) struct Taken<'s> {
     pub(super) effect: Option<Vec<u8>>,
 }
 
-/// A module that is asked with names for what is asked.
-pub(super) struct Asked<'m> {
+/// The module under check. Its calls have names, for messages.
+pub(super) struct Subject<'m> {
     pub(super) module: &'m Module,
     pub(super) tried: &'m mut Tried,
 }
 
-impl Asked<'_> {
+impl Subject<'_> {
     pub(super) fn fault(
         &self,
         what: &str,
@@ -209,7 +209,8 @@ impl Asked<'_> {
         Ok(one)
     }
 
-    /// Does the specification say that what one has seen, which it may be told, does not change by the other?
+    /// Does the specification say that the other does not change what one has seen? The specification may get the
+    /// reply.
     pub(super) fn unchanged(
         &self,
         seer: &Taken<'_>,
@@ -230,37 +231,37 @@ impl Asked<'_> {
 
 /// Plays a scene.
 pub(crate) fn judge(module: &Module, scene: &Scene, tried: &mut Tried) -> Result<Verdict, Unfit> {
-    let mut asked = Asked { module, tried };
-    let state = asked.build(&scene.before)?;
+    let mut subject = Subject { module, tried };
+    let state = subject.build(&scene.before)?;
     let taken: Vec<Taken<'_>> =
-        scene.steps.iter().map(|step| asked.take(&state, step)).collect::<Result<_, _>>()?;
-    if let Some(how) = asked.combined(&state, &taken)? {
+        scene.steps.iter().map(|step| subject.take(&state, step)).collect::<Result<_, _>>()?;
+    if let Some(how) = subject.combined(&state, &taken)? {
         return Ok(Verdict::Refuted(how));
     }
     let mut conflicting = false;
     for (b, other) in taken.iter().enumerate() {
         for (a, one) in taken[..b].iter().enumerate() {
-            if asked.is_beside(one, other) {
-                if let Some(how) = asked.held_together((a, one), (b, other))? {
+            if subject.is_beside(one, other) {
+                if let Some(how) = subject.held_together((a, one), (b, other))? {
                     return Ok(Verdict::Refuted(how));
                 }
             } else {
-                conflicting |= !asked.commute(one, other)?;
+                conflicting |= !subject.commute(one, other)?;
             }
         }
     }
     if conflicting {
         return Ok(Verdict::Conflicting);
     }
-    play_all(&mut asked, &state, &taken)
+    play_all(&mut subject, &state, &taken)
 }
 
 /// Plays every order of steps that are said to commute.
-fn play_all(asked: &mut Asked<'_>, state: &[u8], taken: &[Taken<'_>]) -> Result<Verdict, Unfit> {
+fn play_all(subject: &mut Subject<'_>, state: &[u8], taken: &[Taken<'_>]) -> Result<Verdict, Unfit> {
     let refuted = |how| Ok(Verdict::Refuted(Refutation { claim: COMMUTE, how }));
     let mut first: Option<(Vec<usize>, Vec<u8>)> = None;
     for order in orders(taken.len()) {
-        let after = match play(asked, state, taken, &order)? {
+        let after = match play(subject, state, taken, &order)? {
             Ok(after) => after,
             Err(how) => return refuted(how),
         };
@@ -268,7 +269,7 @@ fn play_all(asked: &mut Asked<'_>, state: &[u8], taken: &[Taken<'_>]) -> Result<
             None => first = Some((order, after)),
             Some((_, expected)) if *expected == after => {}
             Some((other, expected)) => {
-                return refuted(show::different(asked.module, (other, expected), (&order, &after)));
+                return refuted(show::different(subject.module, (other, expected), (&order, &after)));
             }
         }
     }
@@ -277,7 +278,7 @@ fn play_all(asked: &mut Asked<'_>, state: &[u8], taken: &[Taken<'_>]) -> Result<
 
 /// The state after an order, or how it differs from what each step saw.
 fn play(
-    asked: &mut Asked<'_>,
+    subject: &mut Subject<'_>,
     state: &[u8],
     taken: &[Taken<'_>],
     order: &[usize],
@@ -285,13 +286,13 @@ fn play(
     let mut state = state.to_vec();
     for &place in order {
         let Taken { step, seen, effect, .. } = &taken[place];
-        let after = asked.apply(&state, effect.as_ref(), &step.operation)?;
+        let after = subject.apply(&state, effect.as_ref(), &step.operation)?;
         if let Some(seen) = seen {
-            let now = asked.execute(&state, &step.operation)?;
+            let now = subject.execute(&state, &step.operation)?;
             if now.reply != seen.reply {
                 return Ok(Err(show::reply(order, place, &seen.reply, &now.reply)));
             }
-            if asked.apply(&state, now.effect.as_ref(), &step.operation)? != after {
+            if subject.apply(&state, now.effect.as_ref(), &step.operation)? != after {
                 return Ok(Err(show::effect(order, place)));
             }
         }

@@ -69,9 +69,9 @@ fn order(order: &[usize]) -> String {
     names.join(" ")
 }
 
-/// What an operation was told, and what it comes to.
-pub(crate) fn told(place: usize, told: &Reply, now: &Reply) -> String {
-    format!("{} is told {}, but replies {}", NAMES[place], reply_text(told), reply_text(now))
+/// The predicted reply of an operation, and its real one.
+pub(crate) fn wrong_reply(place: usize, predicted: &Reply, now: &Reply) -> String {
+    format!("{} is told {}, but replies {}", NAMES[place], reply_text(predicted), reply_text(now))
 }
 
 /// A step's name.
