@@ -6,7 +6,7 @@
 //! acknowledged, also where the other side delivered it: an entry that a side has delivered since the base and that is not
 //! pending there is. Deliveries of both sides stay side by side.
 
-use datatypes::stream::{Effect, Entry, Group, Ids, Owners, Stream, StreamId, apply};
+use datatypes::stream::{Effect, Entry, Group, Ids, Owner, Owners, Stream, StreamId, apply};
 use std::collections::BTreeSet;
 
 /// What both sides make of `base` together; `None` where one deleted it and the other one added nothing.
@@ -92,11 +92,14 @@ fn run<'c>(
     })
 }
 
-/// A group that one side has removed stays if the other one has changed it.
+/// A group that one side has removed stays if the other one has changed it, by more than times of delivery.
 fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     let (older, newer) = match (older, newer) {
         (Some(older), Some(newer)) => (older, newer),
-        (Some(only), None) | (None, Some(only)) => return (base != Some(only)).then(|| only.clone()),
+        (Some(only), None) | (None, Some(only)) => {
+            let is_changed = base.is_none_or(|base| !are_same(base, only));
+            return is_changed.then(|| only.clone());
+        }
         (None, None) => return None,
     };
     let none = Group::default();
@@ -127,7 +130,19 @@ fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     Some(merged)
 }
 
-/// The owner of an entry, unless it is acknowledged.
+/// True if two groups have read equally far and the same consumers have the same entries. When consumers were heard of,
+/// and when and how often they got an entry, does not count.
+fn are_same(one: &Group, other: &Group) -> bool {
+    one.last == other.last
+        && one.pending().keys().eq(other.pending().keys())
+        && one.pending().iter().all(|(id, owners)| are_names_same(owners, other.owners(*id)))
+}
+
+fn are_names_same(one: &[Owner], other: &[Owner]) -> bool {
+    one.iter().map(|owner| &owner.consumer).eq(other.iter().map(|owner| &owner.consumer))
+}
+
+/// The owners of an entry, unless it is acknowledged.
 fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> Owners {
     let none = Group::default();
     let was = base.unwrap_or(&none);
@@ -141,11 +156,12 @@ fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> O
         return Owners::new();
     }
     let [before, a, b] = [was, older, newer].map(|group| group.owners(id));
-    if a == before {
-        return b.into();
-    }
-    if b == before {
-        return a.into();
+    match [a, b].map(|owners| are_names_same(owners, before)) {
+        [true, false] => return b.into(),
+        [false, true] => return a.into(),
+        _ if a == before => return b.into(),
+        _ if b == before => return a.into(),
+        _ => {}
     }
     let mut merged: Owners = a.into();
     for owner in b {
