@@ -215,6 +215,20 @@ fn a_deleted_group_stays_for_changes_and_not_for_times() {
     assert_eq!(group(&[given("bob", 1)]), Some(1));
 }
 
+/// One side has moved an entry, as a third one had its id. What the other one read again leaves it there.
+#[test]
+fn an_entry_that_one_side_moved_stays_there_beside_a_redelivery() {
+    let base = [entry(1, "o"), reading_group(), given("ann", 1)];
+    let ids = [StreamId::new(1, 0)].into_iter().collect();
+    let removed = Effect::Stream(stream::Effect::Remove { ids, trims: true });
+    let moved = [removed, entry(1, "p"), entry(1, "o")];
+    let merged = merged(&base, &[given_at(9, "ann", &[1])], &moved, Policy::Refuse).expect("no conflict");
+    let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
+    let values: Vec<Vec<u8>> =
+        stream.entries.iter().filter_map(|entry| entry.strings().nth(1).map(<[u8]>::to_vec)).collect();
+    assert_eq!(values, [b"p", b"o"]);
+}
+
 /// Who has an entry says the side that gave it to somebody else, though it was given again to its owner on the other one.
 #[test]
 fn an_entry_that_is_claimed_beside_a_redelivery_is_the_claimants() {
