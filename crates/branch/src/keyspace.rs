@@ -406,21 +406,27 @@ impl Keyspace {
     /// next promise. They are its heads, its clients' ceilings, and what is read or held now; but not what is only read or named
     /// although it was promised away: a promise is never taken back.
     pub fn announce_ceiling(&mut self) -> Vec<StateId> {
+        let own = Owner::Site(self.options.site);
         self.forget_merge();
         // Heads see no other, and nobody sees them.
         let mut held = self.dag.held();
         held.extend(self.collector.clients().flatten().filter_map(|id| self.dag.node(*id)));
         held.retain(|node| !self.dag.children(*node).is_empty());
         if !held.is_empty() {
-            let promised = self.collector.above(&self.dag, Owner::Site(self.options.site));
+            let promised = self.collector.above(&self.dag, own);
             held.retain(|node| !self.dag.is_among(*node, &promised));
         }
         let heads: Vec<Node> = self.dag.heads().collect();
-        let least = [self.dag.that_see_none(&heads, &held), self.dag.that_see_none(&held, &held)].concat();
+        let mut least =
+            [self.dag.that_see_none(&heads, &held), self.dag.that_see_none(&held, &held)].concat();
+        // What was promised stays promised, though of the heads below it each sees something that is held.
+        let seen = self.dag.seen_together(&least);
+        let before = self.collector.ceiling(own).iter().filter_map(|id| self.dag.node(*id));
+        least.extend(before.filter(|node| !self.dag.is_among(*node, &seen)));
         let mut ceiling: Vec<StateId> = least.into_iter().map(|node| self.dag.id(node)).collect();
         ceiling.sort_unstable();
-        if self.collector.ceiling(Owner::Site(self.options.site)) != ceiling {
-            self.collector.place(Owner::Site(self.options.site), ceiling.clone());
+        if self.collector.ceiling(own) != ceiling {
+            self.collector.place(own, ceiling.clone());
         }
         ceiling
     }

@@ -4,13 +4,34 @@
 //! id, the newer side's gets the next free one. A side that has merged a third one may so have moved an entry of the base:
 //! [`Places`] finds it by its strings. A group reads on behind the later of the two places. What one side acknowledged is
 //! acknowledged, also where the other side delivered it: an entry that a side has delivered since the base and that is not
-//! pending there is. Deliveries of both sides stay side by side.
+//! pending there is. Deliveries of both sides stay side by side. When consumers were heard of, and when and how often they
+//! got an entry, is no change.
 
-use datatypes::stream::{Effect, Entry, Group, Ids, Owners, Stream, StreamId, apply};
+use datatypes::stream::{Effect, Entries, Entry, Group, Ids, Owner, Owners, Stream, StreamId, apply};
 use std::collections::BTreeSet;
 
 /// What both sides make of `base` together; `None` where one deleted it and the other one added nothing.
 pub(super) fn merge(base: &Stream, older: &Stream, newer: &Stream) -> Option<Stream> {
+    let entries = match is_same(base, older) {
+        true => newer.entries.clone(),
+        false => entries(base, older, newer),
+    };
+    let last = older.last.max(newer.last).max(entries.last_id().unwrap_or_default());
+    let added = (older.added.saturating_add(newer.added)).saturating_sub(base.added);
+    let mut merged = Stream::new(entries, last, added, older.max_deleted.max(newer.max_deleted));
+    let names: BTreeSet<&[u8]> = older.groups().chain(newer.groups()).map(|(name, _)| name).collect();
+    for name in names {
+        if let Some(group) = groups([base, older, newer].map(|stream| stream.group(name))) {
+            merged.put_group(name, group);
+        }
+    }
+    let deleted = older.is_empty() || newer.is_empty();
+    let is_left = !merged.entries.is_empty() || merged.groups().len() > 0;
+    (is_left || !deleted).then_some(merged)
+}
+
+/// The entries that were there and stay, where the older side has them, and what both added.
+fn entries(base: &Stream, older: &Stream, newer: &Stream) -> Entries {
     let mut merged = older.clone();
     let is_of = |entry: &Entry<'_>, side: &Stream| side.entries.get(entry.id).as_ref() == Some(entry);
     let [mut in_older, mut in_newer] = [older, newer].map(|side| Places::new(base, side));
@@ -32,20 +53,19 @@ pub(super) fn merge(base: &Stream, older: &Stream, newer: &Stream) -> Option<Str
         let effect = Effect::Add { id: entry.id, items: entry.items(), trimmed: Ids::none() };
         apply::<false>(&mut merged, &effect);
     }
-    let top = merged.entries.last_id().unwrap_or_default();
-    merged.last = older.last.max(newer.last).max(top);
-    merged.max_deleted = older.max_deleted.max(newer.max_deleted);
-    merged.added = (older.added.saturating_add(newer.added)).saturating_sub(base.added);
-    let mut whole = Stream::new(merged.entries.clone(), merged.last, merged.added, merged.max_deleted);
-    let names: BTreeSet<&[u8]> = older.groups().chain(newer.groups()).map(|(name, _)| name).collect();
-    for name in names {
-        if let Some(group) = groups([base, older, newer].map(|stream| stream.group(name))) {
-            whole.put_group(name, group);
-        }
-    }
-    let deleted = older.is_empty() || newer.is_empty();
-    let is_left = !whole.entries.is_empty() || whole.groups().len() > 0;
-    (is_left || !deleted).then_some(whole)
+    merged.entries
+}
+
+/// True if two streams differ at most in times of delivery.
+fn is_same(one: &Stream, other: &Stream) -> bool {
+    let mut pairs = one.groups().zip(other.groups());
+    let are_same = |((name, one), (other_name, other)): ((&[u8], &Group), (&[u8], &Group))| {
+        name == other_name && are_same(one, other)
+    };
+    (one.last, one.groups().len()) == (other.last, other.groups().len())
+        && one.is_empty() == other.is_empty()
+        && pairs.all(are_same)
+        && one.entries == other.entries
 }
 
 /// Where a side has the entries of a base.
@@ -92,11 +112,14 @@ fn run<'c>(
     })
 }
 
-/// A group that one side has removed stays if the other one has changed it.
+/// A group that one side has removed stays if the other one has changed it, by more than times of delivery.
 fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     let (older, newer) = match (older, newer) {
         (Some(older), Some(newer)) => (older, newer),
-        (Some(only), None) | (None, Some(only)) => return (base != Some(only)).then(|| only.clone()),
+        (Some(only), None) | (None, Some(only)) => {
+            let is_changed = base.is_none_or(|base| !are_same(base, only));
+            return is_changed.then(|| only.clone());
+        }
         (None, None) => return None,
     };
     let none = Group::default();
@@ -127,7 +150,18 @@ fn groups([base, older, newer]: [Option<&Group>; 3]) -> Option<Group> {
     Some(merged)
 }
 
-/// The owner of an entry, unless it is acknowledged.
+/// True if two groups have read equally far and the same consumers have the same entries.
+fn are_same(one: &Group, other: &Group) -> bool {
+    one.last == other.last
+        && one.pending().keys().eq(other.pending().keys())
+        && one.pending().iter().all(|(id, owners)| are_names_same(owners, other.owners(*id)))
+}
+
+fn are_names_same(one: &[Owner], other: &[Owner]) -> bool {
+    one.iter().map(|owner| &owner.consumer).eq(other.iter().map(|owner| &owner.consumer))
+}
+
+/// The owners of an entry, unless it is acknowledged.
 fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> Owners {
     let none = Group::default();
     let was = base.unwrap_or(&none);
@@ -141,11 +175,12 @@ fn owners(base: Option<&Group>, older: &Group, newer: &Group, id: StreamId) -> O
         return Owners::new();
     }
     let [before, a, b] = [was, older, newer].map(|group| group.owners(id));
-    if a == before {
-        return b.into();
-    }
-    if b == before {
-        return a.into();
+    match [a, b].map(|owners| are_names_same(owners, before)) {
+        [true, false] => return b.into(),
+        [false, true] => return a.into(),
+        _ if a == before => return b.into(),
+        _ if b == before => return a.into(),
+        _ => {}
     }
     let mut merged: Owners = a.into();
     for owner in b {

@@ -318,6 +318,23 @@ fn a_site_keeps_what_it_promised_to_the_others_until_it_promises_more() {
     assert!(!world.retained().contains(&left));
 }
 
+/// Somebody reads at a head that was merged: no head says any more that nothing begins above the other one.
+#[test]
+fn a_promise_holds_though_every_head_sees_what_is_read() {
+    let mut world = World::new(Mutants::default());
+    let base = world.state(1, &[StateId::ROOT], &[("k", set("0"))]);
+    let above = world.state(2, &[base], &[("k", set("1"))]);
+    let left = world.state(3, &[above], &[("k", set("2"))]);
+    let right = world.state(4, &[base], &[("l", set("2"))]);
+    assert_eq!(world.keyspace.announce_ceiling(), [left, right]);
+    let reader = world.keyspace.begin(SESSION, &Begin::State(right)).unwrap();
+    let merged = world.state(5, &[left, right], &[]);
+    assert_eq!(world.keyspace.announce_ceiling(), [left, right]);
+    assert!(world.keyspace.begin(SESSION, &Begin::State(above)).is_err(), "other sites have collected it");
+    world.keyspace.abort(reader);
+    assert_eq!(world.keyspace.announce_ceiling(), [merged]);
+}
+
 /// A deletion has joined all that there was of its key here, when an older write on another branch comes, and a merge that
 /// leaves the deletion as it is.
 #[test]

@@ -176,10 +176,6 @@ fn streams_merge_by_their_rule() {
         made_of(&[entry(1, "o"), trimmed(1), entry(2, "b")])
     });
     let began = [entry(1, "o"), entry(2, "p"), reading_group()];
-    let acknowledge = |millis| {
-        let ids = [StreamId::new(millis, 0)].into_iter().collect();
-        Effect::Stream(stream::Effect::Acknowledge { group: b"g", ids })
-    };
     let pending = |left: &[Effect<'_>], right: &[Effect<'_>]| {
         let merged = merged(&began, left, right, Refuse).expect("no conflict");
         let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
@@ -191,9 +187,60 @@ fn streams_merge_by_their_rule() {
     };
     let both = vec![(1, vec![b"ann".to_vec(), b"bob".to_vec()])];
     assert_eq!(pending(&[given("ann", 1)], &[given("bob", 1)]), both, "both have it");
-    assert_eq!(pending(&[given("ann", 1), acknowledge(1)], &[given("bob", 1)]), []);
+    assert_eq!(pending(&[given("ann", 1), acknowledged(1)], &[given("bob", 1)]), []);
     let behind = [(1, vec![b"ann".to_vec()]), (2, vec![b"bob".to_vec()])];
     assert_eq!(pending(&[given("ann", 1)], &[given("ann", 1), given("bob", 2)]), behind);
+}
+
+/// A group that one side has deleted stays for what the other one delivered or acknowledged, not because that read again what
+/// consumers had.
+#[test]
+fn a_deleted_group_stays_for_changes_and_not_for_times() {
+    use Policy::Refuse;
+    let base = [entry(1, "o"), reading_group(), given("ann", 1)];
+    let destroy = Effect::Stream(stream::Effect::DestroyGroup { group: b"g" });
+    for again in [given_at(9, "ann", &[1]), given_at(9, "ann", &[])] {
+        let again = [again];
+        assert_eq!(merged(&base, &[Effect::DELETE], &again, Refuse), Ok(Cell::ABSENT));
+        assert_eq!(merged(&base, &again, &[Effect::DELETE], Refuse), Ok(Cell::ABSENT));
+        assert_eq!(merged(&base, &again, &[destroy.clone()], Refuse), made_of(&[entry(1, "o")]));
+    }
+    let group = |right: &[Effect<'_>]| {
+        let merged = merged(&base, &[Effect::DELETE], right, Refuse).expect("no conflict");
+        let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
+        assert!(stream.entries.is_empty());
+        stream.group(b"g").map(|group| group.pending().len())
+    };
+    assert_eq!(group(&[acknowledged(1)]), Some(0));
+    assert_eq!(group(&[given("bob", 1)]), Some(1));
+}
+
+/// One side has moved an entry, as a third one had its id. What the other one read again leaves it there.
+#[test]
+fn an_entry_that_one_side_moved_stays_there_beside_a_redelivery() {
+    let base = [entry(1, "o"), reading_group(), given("ann", 1)];
+    let ids = [StreamId::new(1, 0)].into_iter().collect();
+    let removed = Effect::Stream(stream::Effect::Remove { ids, trims: true });
+    let moved = [removed, entry(1, "p"), entry(1, "o")];
+    let merged = merged(&base, &[given_at(9, "ann", &[1])], &moved, Policy::Refuse).expect("no conflict");
+    let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
+    let values: Vec<Vec<u8>> =
+        stream.entries.iter().filter_map(|entry| entry.strings().nth(1).map(<[u8]>::to_vec)).collect();
+    assert_eq!(values, [b"p", b"o"]);
+}
+
+/// Who has an entry says the side that gave it to somebody else, though it was given again to its owner on the other one.
+#[test]
+fn an_entry_that_is_claimed_beside_a_redelivery_is_the_claimants() {
+    let base = [entry(1, "o"), reading_group(), given("ann", 1)];
+    let again = [given_at(9, "ann", &[1])];
+    let claimed = [given("bob", 1)];
+    for (left, right) in [(&again, &claimed), (&claimed, &again)] {
+        let merged = merged(&base, left, right, Policy::Refuse).expect("no conflict");
+        let Some(Value::Stream(stream)) = merged.value else { panic!("a stream") };
+        let owners = stream.group(b"g").expect("a group").owners(StreamId::new(1, 0)).to_vec();
+        assert_eq!(owners.iter().map(|owner| &*owner.consumer).collect::<Vec<_>>(), [b"bob"]);
+    }
 }
 
 /// An entry under an id of this millisecond.
@@ -209,17 +256,27 @@ fn reading_group() -> Effect<'static> {
 
 /// A consumer gets the entry of this millisecond.
 fn given(consumer: &'static str, millis: u64) -> Effect<'static> {
-    let id = StreamId::new(millis, 0);
+    given_at(7, consumer, &[millis])
+}
+
+fn given_at(now_millis: u64, consumer: &'static str, entries: &[u64]) -> Effect<'static> {
+    let ids: Vec<StreamId> = entries.iter().map(|millis| StreamId::new(*millis, 0)).collect();
+    let delivery = |id: &StreamId| stream::Delivery { id: *id, at_millis: now_millis, count: 1 };
     Effect::Stream(stream::Effect::Deliver {
         group: b"g",
         consumer: consumer.as_bytes(),
-        now_millis: 7,
-        deliveries: vec![stream::Delivery { id, at_millis: 7, count: 1 }],
+        now_millis,
+        deliveries: ids.iter().map(delivery).collect(),
         gone: stream::Ids::none(),
-        last: Some(id),
+        last: ids.last().copied(),
         read: None,
         beside: false,
     })
+}
+
+fn acknowledged(millis: u64) -> Effect<'static> {
+    let ids = [StreamId::new(millis, 0)].into_iter().collect();
+    Effect::Stream(stream::Effect::Acknowledge { group: b"g", ids })
 }
 
 fn an_effect() -> impl Strategy<Value = Effect<'static>> {

@@ -224,11 +224,6 @@ impl Deployment for TardisDeployment {
         Level::Branch
     }
 
-    /// Hardly any seeds have run with streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
-    }
-
     /// Deadlines compare with clocks that the checker does not know; a lost disk is not survived yet.
     fn lacks(&self) -> Vec<Feature> {
         use Feature::{
