@@ -17,7 +17,7 @@ use crate::graph::{Graph, Reason};
 use crate::invocations::{Decoded, conflict};
 use datatypes::scored_set::ScoredItems;
 use datatypes::{
-    Aspect, Effect, Invocation, Items, counter, dict, key, list, register, scored_set, set, summary,
+    Aspect, Effect, Invocation, Items, counter, dict, key, list, register, scored_set, set, stream, summary,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,17 +165,16 @@ fn all_differ<'e>(mut elements: impl Iterator<Item = &'e [u8]>) -> bool {
 }
 
 /// What an invocation does to one element, if anything; without one, what it does to the collection whatever the
-/// elements. The element is not named: within its facet there is no other.
+/// elements.
 fn restricted<'d>(invocation: &Invocation<'d>, element: Option<&[u8]>) -> Option<Invocation<'d>> {
     let Some(element) = element else { return Some(over(invocation, |_| false)) };
     elements_of(invocation).iter().any(|it| it == element).then(|| over(invocation, |it| it == element))
 }
 
-/// An invocation on those of its elements that are meant, all of them under one name.
+/// An invocation on those of its elements that are meant, each named once. What is done to entries or to a group of a stream
+/// names no other.
 fn over<'d>(invocation: &Invocation<'d>, is_meant: impl Fn(&[u8]) -> bool) -> Invocation<'d> {
-    let named = |items: &Items<'_>| {
-        if items.iter().any(&is_meant) { Items::one(b"") } else { Items::NONE }
-    };
+    let named = |items: &Items<'_>| Items::collect(items.iter().find(|item| is_meant(item)).into_iter());
     let mut it = invocation.clone();
     if let Some(Aspect::Elements(items)) = &mut it.observation.aspect {
         *items = named(items);
@@ -184,11 +183,13 @@ fn over<'d>(invocation: &Invocation<'d>, is_meant: impl Fn(&[u8]) -> bool) -> In
         Some(Effect::Dict(dict::Effect::Put { pairs, until })) => {
             let meant = pairs.pairs().enumerate().find(|(_, (field, _))| is_meant(field));
             *until = dict::Until::each(meant.iter().map(|(place, _)| until.of(*place)));
-            *pairs = Items::collect(meant.iter().flat_map(|(_, (_, value))| [&b""[..], value]));
+            *pairs = Items::collect(meant.iter().flat_map(|(_, (field, value))| [*field, *value]));
         }
         Some(Effect::ScoredSet(scored_set::Effect::Put { items })) => {
             let meant = items.iter().find(|(_, member)| is_meant(member));
-            *items = meant.map_or_else(ScoredItems::default, |(score, _)| ScoredItems::one(*score, b""));
+            *items = meant.map_or_else(ScoredItems::default, |(score, member)| {
+                [(*score, *member)].into_iter().collect()
+            });
         }
         Some(
             Effect::Dict(
@@ -197,10 +198,6 @@ fn over<'d>(invocation: &Invocation<'d>, is_meant: impl Fn(&[u8]) -> bool) -> In
             | Effect::Set(set::Effect::Add { members: items } | set::Effect::Remove { members: items })
             | Effect::ScoredSet(scored_set::Effect::Remove { members: items }),
         ) => *items = named(items),
-        Some(
-            Effect::Dict(dict::Effect::Add { field: element, .. })
-            | Effect::ScoredSet(scored_set::Effect::Add { member: element, .. }),
-        ) => *element = b"",
         _ => {}
     }
     it
@@ -249,16 +246,17 @@ fn without_argument<'d>(effect: &Effect<'d>) -> (Effect<'d>, bool) {
         Effect::Dict(dict::Effect::Put { pairs, .. }) if !pairs.is_empty() => {
             (Effect::Dict(dict::Effect::put(Items::two(b"", b""))), true)
         }
-        Effect::Dict(dict::Effect::Add { field, .. }) => {
-            (Effect::Dict(dict::Effect::Add { field, by: 0 }), false)
+        Effect::Dict(dict::Effect::Add { .. }) => {
+            (Effect::Dict(dict::Effect::Add { field: b"", by: 0 }), false)
         }
         Effect::ScoredSet(scored_set::Effect::Put { items }) if !items.is_empty() => {
             let items = ScoredItems::one(0.0, b"");
             (Effect::ScoredSet(scored_set::Effect::Put { items }), true)
         }
-        Effect::ScoredSet(scored_set::Effect::Add { member, .. }) => {
-            (Effect::ScoredSet(scored_set::Effect::Add { member, by: 0.0 }), false)
+        Effect::ScoredSet(scored_set::Effect::Add { .. }) => {
+            (Effect::ScoredSet(scored_set::Effect::Add { member: b"", by: 0.0 }), false)
         }
+        Effect::Stream(effect) => (Effect::Stream(of_stream(effect)), false),
         Effect::List(list::Effect::Push { end, .. }) => {
             (Effect::List(list::Effect::Push { end: *end, values: Items::NONE }), true)
         }
@@ -280,5 +278,19 @@ fn without_argument<'d>(effect: &Effect<'d>) -> (Effect<'d>, bool) {
         }
         Effect::Key(key::Effect::SetDeadline(1..)) => (Effect::Key(key::Effect::SetDeadline(1)), true),
         other => (other.clone(), false),
+    }
+}
+
+/// The same for streams, where only the kind of an effect and its group matter.
+fn of_stream<'d>(effect: &stream::Effect<'d>) -> stream::Effect<'d> {
+    use stream::{Effect, Ids, StreamId};
+    match effect {
+        Effect::Remove { trims, .. } => Effect::Remove { ids: Ids::none(), trims: *trims },
+        Effect::Acknowledge { group, .. } => Effect::Acknowledge { group, ids: Ids::none() },
+        Effect::CreateGroup { group, .. } => Effect::CreateGroup { group, last: StreamId::ZERO, read: None },
+        effect => match effect.group() {
+            None => Effect::Add { id: StreamId::ZERO, items: Items::NONE, trimmed: Ids::none() },
+            Some(group) => Effect::DestroyGroup { group },
+        },
     }
 }

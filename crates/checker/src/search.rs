@@ -116,14 +116,9 @@ impl<'h> Hints<'h> {
     fn of(history: &'h [Transaction]) -> Option<Self> {
         let doubts = doubts(history);
         let mut strays = Strays::new(history, &doubts);
-        let mut placed: Vec<&Transaction> = history.iter().filter(|t| t.place().is_some()).collect();
-        placed.sort_by_key(|transaction| transaction.place());
-        let placed = placed.into_iter().map(Decoded::new).collect::<Option<Vec<_>>>()?;
-        let mut state = Cells::default();
-        for transaction in &placed {
-            strays.note_at(transaction, &state);
-            transaction.effects.iter().for_each(|(key, effect)| state.apply(key, effect));
-        }
+        let placed = history.iter().filter(|t| t.place().is_some()).map(Decoded::new);
+        let placed = placed.collect::<Option<Vec<_>>>()?;
+        strays.note_in_order(&placed);
         let mut by_number: BTreeMap<u64, Decoded<'h>> =
             placed.into_iter().map(|transaction| (transaction.number(), transaction)).collect();
         let pair = |(doubt, stray)| Some((doubt, by_number.remove(&stray)?));

@@ -3,8 +3,8 @@
 //!
 //! The replicas that know the outcome of such a stray report it: it has a place and effects, and no steps. A client is
 //! in doubt whose transaction has an unknown outcome and no place. A commit that took effect on some of its shards
-//! only, or with other effects, shows as one that no client requested. In a serial order that is exact: where the
-//! stray stands, executing what the client requested leaves what the stray's effects leave. Elsewhere the state that
+//! only, or with other effects, shows as one that no client requested. In a serial order that is exact: at the place
+//! of the stray, executing what the client requested leaves what the stray's effects leave. Elsewhere the state that
 //! it was evaluated on is not known, so that keys and plain writes are compared.
 //!
 //! Each client in doubt explains one stray: a matching is looked for. Where none explains one alone, several may
@@ -61,8 +61,19 @@ impl<'d, 'h> Strays<'d, 'h> {
         Strays { doubts, refused: refused.filter_map(without_place).collect(), strays: Vec::new() }
     }
 
-    /// Looks at a transaction where it stands: on this state.
-    pub fn note_at(&mut self, transaction: &Decoded<'h>, state: &Cells<'h>) {
+    /// Looks at transactions in order of their places, each on the state that those before it leave. A serial order may have a
+    /// stray elsewhere, since the effects of a stray do not tell which keys its client read.
+    pub fn note_in_order(&mut self, placed: &[Decoded<'h>]) {
+        let mut placed: Vec<&Decoded<'h>> = placed.iter().collect();
+        placed.sort_by_key(|transaction| transaction.transaction.place());
+        let mut state = Cells::default();
+        for transaction in placed {
+            self.note_at(transaction, &state);
+            transaction.effects.iter().for_each(|(key, effect)| state.apply(key, effect));
+        }
+    }
+
+    fn note_at(&mut self, transaction: &Decoded<'h>, state: &Cells<'h>) {
         self.note(transaction, |doubts| {
             let explains = |index: &usize| explains(&doubts[*index], transaction, state);
             let by_one: Vec<usize> = (0..doubts.len()).filter(explains).collect();

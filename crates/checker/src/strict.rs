@@ -49,21 +49,21 @@ pub(crate) fn check(history: &[Transaction], demands: Demands, findings: &mut Fi
         }
     };
     let mut readers = Readers::new(&placed, &order, &unplaced, real_time);
-    let doubts = doubts(history);
-    let mut strays = Strays::new(history, &doubts);
     let mut state = Cells::default();
     readers.try_at(0, &state);
     for (index, transaction) in order.iter().map(|node| &placed[*node]).enumerate() {
-        if no_foreign_effects {
-            strays.note_at(transaction, &state);
-        }
         replay_onto(transaction, &mut state, "the serial execution", findings);
         if !findings.is_empty() {
             return true;
         }
         readers.try_at(index + 1, &state);
     }
-    strays.report(findings);
+    if no_foreign_effects {
+        let doubts = doubts(history);
+        let mut strays = Strays::new(history, &doubts);
+        strays.note_in_order(&placed);
+        strays.report(findings);
+    }
     readers.have_all_been_found()
         || have_places(&placed, &unplaced, &order, graph_of(&placed, &unplaced, real_time))
         // A search keeps real time, which is more than this level demands.

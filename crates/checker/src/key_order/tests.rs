@@ -1,11 +1,12 @@
 //! Every pair compared is what the order of a key is measured by.
 
 use super::*;
+use datatypes::stream::{self, Ids, NewId, StreamId};
 use datatypes::{Kind as Type, Observation};
 use types::Rng;
 
 const WORDS: [&[u8]; 3] = [b"", b"a", b"b"];
-const TYPES: [Type; 8] = [
+const TYPES: [Type; 9] = [
     Type::Register,
     Type::Dict,
     Type::Set,
@@ -14,6 +15,7 @@ const TYPES: [Type; 8] = [
     Type::Counter,
     Type::SummaryBag,
     Type::Top,
+    Type::Stream,
 ];
 
 /// An edge for every pair that does not commute.
@@ -41,6 +43,9 @@ fn scored(random: &mut Rng) -> ScoredItems<'static> {
 
 fn observation(of: Type, random: &mut Rng) -> Observation<'static> {
     let member = word(random);
+    if of == Type::Stream && random.bool() {
+        return of_stream(random).observation();
+    }
     let aspect = match random.usize(..9) {
         0 => Aspect::Existence,
         1 => Aspect::Size,
@@ -72,6 +77,38 @@ fn list_effect(random: &mut Rng) -> list::Effect<'static> {
         3 => list::Effect::Pop { end, count: index },
         4 => list::Effect::Keep { start: 0, len: index },
         _ => list::Effect::InsertAt { index, value: word(random) },
+    }
+}
+
+/// What observes all entries, a group, or both.
+fn of_stream(random: &mut Rng) -> stream::Operation<'static> {
+    let (group, consumer) = (word(random), word(random));
+    match random.usize(..4) {
+        0 => stream::Operation::Length,
+        1 => stream::Operation::Acknowledge { group, ids: Items::NONE },
+        2 => {
+            let (key, own_after, count, no_ack) = (b"k", None, 0, false);
+            stream::Operation::ReadGroup { key, group, consumer, own_after, count, no_ack }
+        }
+        _ => {
+            let (id, items) = (NewId::Next, Items::NONE);
+            stream::Operation::Add { id, items, only_if_exists: false, trim: None }
+        }
+    }
+}
+
+fn stream_effect(random: &mut Rng) -> stream::Effect<'static> {
+    let (group, consumer) = (word(random), word(random));
+    let (id, ids) = (StreamId::new(1, random.u64(..3)), || Ids::from_iter([StreamId::new(1, 1)]));
+    match random.usize(..8) {
+        0 => stream::Effect::CreateGroup { group, last: id, read: None },
+        1 => stream::Effect::DestroyGroup { group },
+        2 => stream::Effect::DeleteConsumer { group, consumer },
+        3 => stream::Effect::Acknowledge { group, ids: ids() },
+        4 => stream::Effect::Remove { ids: ids(), trims: random.bool() },
+        5 => stream::Effect::SetLast { last: id, added: None, max_deleted: None },
+        6 => stream::Effect::SetGroup { group, last: id, read: None },
+        _ => stream::Effect::Add { id, items: words(random), trimmed: Ids::none() },
     }
 }
 
@@ -111,6 +148,7 @@ fn effect(of: Type, random: &mut Rng) -> Effect<'static> {
             let numbers = summary::Numbers::new(std::iter::once(by as f64)).unwrap_or_default();
             Effect::SummaryBag(summary::Effect::Add { numbers })
         }
+        Type::Stream => Effect::Stream(stream_effect(random)),
         _ => Effect::Top(match choice {
             0 => datatypes::top::Effect::Reserve { capacity: 1 },
             _ => datatypes::top::Effect::Add { items: scored(random) },
@@ -250,7 +288,20 @@ fn edges_grow_with_users_and_not_with_pairs() {
         1 => read(Type::Dict, Aspect::Elements(named(node % 50))),
         _ => Invocation::blind(Effect::Dict(dict::Effect::Add { field: number(node % 50), by: 1 })),
     };
+    let streams = |node: usize| match node % 3 {
+        0 => Invocation::blind(Effect::Stream(stream::Effect::Add {
+            id: StreamId::new(node as u64, 0),
+            items: named(node),
+            trimmed: Ids::none(),
+        })),
+        1 => Invocation::blind(Effect::Stream(stream::Effect::Acknowledge {
+            group: b"g",
+            ids: Ids::from_iter([StreamId::new(node as u64, 0)]),
+        })),
+        _ => read(Type::Stream, stream::Operation::Length.observation().aspect.unwrap_or(Aspect::Whole)),
+    };
     assert!(size(6_000, register) < 6_000 * 6);
     assert!(size(6_000, members) < 6_000 * 12);
     assert!(size(6_000, fields) < 6_000 * 12);
+    assert!(size(6_000, streams) < 6_000 * 12);
 }

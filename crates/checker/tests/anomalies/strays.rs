@@ -95,6 +95,19 @@ fn a_stray_is_looked_at_where_it_stands() {
     }
 }
 
+/// Clocks differ: an addition with a lower place begins after something with a higher place has ended. The client in doubt found
+/// the member there.
+#[test]
+fn a_stray_is_looked_at_behind_all_that_has_a_lower_place() {
+    let mut history = History::default();
+    history.transaction(2, 0, 10).step("z", write("a"), Some("OK")).at(20);
+    history.transaction(3, 20, 30).step("s", add("m"), Some("(integer) 1")).at(5);
+    let asked = history.transaction(1, 0, 10).step("s", add("m"), Some("(integer) 0"));
+    asked.step("y", write("b"), Some("OK")).without_effects().unknown();
+    history.transaction(9, 0, 10).step("y", write("b"), None).at(10).unasked().unknown();
+    assert_eq!(violations(&history), []);
+}
+
 #[test]
 fn in_other_orders_too_no_key_and_no_plain_write_is_missing() {
     let causal = |came_of_it: &[(&str, &str)]| {

@@ -242,11 +242,6 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         true
     }
 
-    /// Hardly any seeds have run with streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
-    }
-
     /// Deadlines compare with clocks that the checker does not know. One clock that leaps is enough to wait for.
     fn lacks(&self) -> Vec<Feature> {
         use Feature::{

@@ -132,11 +132,6 @@ impl Deployment for CopsDeployment {
         true
     }
 
-    /// Hardly any seeds have run with streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
-    }
-
     /// A lost suffix or disk is not survived yet. The baseline's regions are never evicted.
     fn lacks(&self) -> Vec<Feature> {
         LACKS[..LACKS.len() - usize::from(!self.options.serialized)].to_vec()
@@ -278,11 +273,6 @@ impl Deployment for CopsCopiesDeployment {
 
     fn waits_for_clocks(&self) -> bool {
         true
-    }
-
-    /// Hardly any seeds have run with streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
     }
 
     fn lacks(&self) -> Vec<Feature> {

@@ -43,11 +43,6 @@ impl Deployment for SoloDeployment {
         Level::StrictSerializable
     }
 
-    /// Hardly any seeds have run with streams.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
-    }
-
     /// Deadlines compare with a clock that the claims do not tell; a lost disk is not survived.
     fn lacks(&self) -> Vec<Feature> {
         use Feature::{

@@ -124,11 +124,6 @@ impl Deployment for TapirDeployment {
         true
     }
 
-    /// Seed 2000004 with streams and clocks that leap: a read shows an entry that no serial order gives.
-    fn off(&self) -> &[Feature] {
-        &[Feature::Streams]
-    }
-
     /// A pipeline may run as one transaction, whose claim the recorder cannot divide among the requests yet.
     fn lacks(&self) -> Vec<Feature> {
         vec![Feature::Pipelines, Feature::Contexts, Feature::Eviction]
