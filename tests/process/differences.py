@@ -27,19 +27,6 @@ class Difference:
         return named and ours != theirs and ours.startswith(self.ours) and theirs.startswith(self.theirs)
 
 
-# Shown by test_blocking.py.
-GONE = Difference(
-    what="`XREADGROUP` that waits while its stream or its group goes",
-    redis="`UNBLOCKED the stream key no longer exists`, or `NOGROUP the consumer group this client was blocked on no longer exists`",
-    anabranch="`NOGROUP No such key ... or consumer group ...`, or `WRONGTYPE`, as in 7.2",
-    reason="A command that waited is carried out again, as if it had just come.",
-    example=(),
-    commands=("XREADGROUP",),
-    ours=(b"-NOGROUP No such key", b"-WRONGTYPE"),
-    theirs=(b"-NOGROUP the consumer group this client was blocked on", b"-UNBLOCKED the stream key no longer exists"),
-)
-
-
 class Quotation(Difference):
     """Errors that quote arguments, of any command: nothing else may differ."""
 
@@ -52,7 +39,6 @@ class Quotation(Difference):
 
 
 INTENDED = [
-    GONE,
     Difference(
         what="`PUBLISH` to a channel that the client itself has subscribed to, in RESP3",
         redis="sends the message before the reply, and inside of `EXEC` into the middle of its array",

@@ -266,8 +266,14 @@ impl ReplySink for Writer<'_> {
     fn number(&mut self, digits: &str) {
         self.encoder.number(digits);
     }
-    fn text(&mut self, text: &str) {
-        self.encoder.text(text);
+    fn big_number(&mut self, digits: &[u8]) {
+        self.encoder.big_number(digits);
+    }
+    fn boolean(&mut self, value: bool) {
+        self.encoder.boolean(value);
+    }
+    fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        self.encoder.verbatim(format, text);
     }
     #[inline]
     fn null(&mut self) {

@@ -582,7 +582,7 @@ impl<S: Stamp> History<S> {
 
     /// The place of the first effect that is not visible.
     fn first_hidden(&mut self, visible: &dyn Fn(&S) -> bool, bounds: Option<Bounds<S>>) -> usize {
-        let from = bounds.and_then(|bounds| self.shown_by(bounds)).map_or(0, |shown| self.above(shown));
+        let from = bounds.map_or(0, |bounds| self.above(self.shown_by(bounds)));
         let hidden = self.entries.range(from..).position(|entry| !visible(&entry.stamp));
         let hidden = hidden.map_or(self.entries.len(), |hidden| from + hidden);
         self.steps += (hidden - from) as u64;
@@ -593,12 +593,11 @@ impl<S: Stamp> History<S> {
     }
 
     /// A place up to which a reader sees everything that is done.
-    fn shown_by(&self, bounds: Bounds<S>) -> Option<S> {
-        self.dependencies?;
+    fn shown_by(&self, bounds: Bounds<S>) -> S {
         let is_seen = |(group, stamp): &(u16, S)| *group == bounds.group || *stamp <= bounds.others;
         let has_seen = |(group, upto): &(u16, S)| *group != bounds.group || *upto <= bounds.others;
         let all = self.greatest.iter().all(is_seen) && self.observed.iter().all(has_seen);
-        Some(if all { bounds.own } else { bounds.others })
+        if self.dependencies.is_some() && all { bounds.own } else { bounds.others }
     }
 
     /// Performs, on the state that the effects before a place make, the visible ones from there on, the stamped ones, and
@@ -640,7 +639,7 @@ impl<S: Stamp> History<S> {
         horizon: S,
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = (S, Effect<'_>)> {
-        let shown = bounds.and_then(|bounds| self.shown_by(bounds));
+        let shown = bounds.map(|bounds| self.shown_by(bounds));
         let beyond = self.all_above(horizon.max(shown.unwrap_or(horizon)));
         beyond.filter_map(|entry| Some((entry.stamp, entry.effect()?)))
     }
@@ -651,7 +650,7 @@ impl<S: Stamp> History<S> {
         horizon: S,
         bounds: Option<Bounds<S>>,
     ) -> impl DoubleEndedIterator<Item = S> {
-        let shown = bounds.and_then(|bounds| self.shown_by(bounds));
+        let shown = bounds.map(|bounds| self.shown_by(bounds));
         self.all_above(horizon.max(shown.unwrap_or(horizon))).map(|entry| entry.stamp)
     }
 

@@ -13,7 +13,7 @@ pub enum ProtocolVersion {
     /// Strings, errors, integers, bulk strings and arrays.
     #[default]
     Resp2,
-    /// Adds null, doubles, maps, sets, verbatim text and out-of-band pushes.
+    /// Adds null, truth values, doubles, big numbers, maps, sets, verbatim text and out-of-band pushes.
     Resp3,
 }
 
@@ -125,10 +125,10 @@ impl<B: BorrowMut<Vec<u8>>> Encoder<B> {
     }
 
     /// Appends text that must stay on one line, a blank in place of every line break (as Redis does).
-    fn line(&mut self, text: &str) {
+    fn line(&mut self, text: &[u8]) {
         let out = self.output_mut();
         let start = out.len();
-        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(text);
         for byte in &mut out[start..] {
             if matches!(byte, b'\r' | b'\n') {
                 *byte = b' ';
@@ -141,7 +141,7 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
     #[inline]
     fn simple(&mut self, text: &str) {
         self.output_mut().push(b'+');
-        self.line(text);
+        self.line(text.as_bytes());
         self.output_mut().extend_from_slice(b"\r\n");
     }
 
@@ -172,15 +172,34 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
         self.decimal(digits.as_bytes());
     }
 
-    fn text(&mut self, text: &str) {
+    fn big_number(&mut self, digits: &[u8]) {
+        if self.is_resp3() {
+            self.output_mut().push(b'(');
+        } else {
+            self.header(b'$', digits.len());
+        }
+        self.line(digits);
+        self.output_mut().extend_from_slice(b"\r\n");
+    }
+
+    fn boolean(&mut self, value: bool) {
+        if self.is_resp3() {
+            self.output_mut().extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
+        } else {
+            self.integer(value.into());
+        }
+    }
+
+    fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
         if self.is_resp3() {
             self.header(b'=', text.len() + 4);
             let out = self.output_mut();
-            out.extend_from_slice(b"txt:");
-            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(&format);
+            out.push(b':');
+            out.extend_from_slice(text);
             out.extend_from_slice(b"\r\n");
         } else {
-            put_bulk(self.output_mut(), text.as_bytes());
+            put_bulk(self.output_mut(), text);
         }
     }
 
@@ -247,7 +266,7 @@ impl<B: BorrowMut<Vec<u8>>> ReplySink for Encoder<B> {
             out.extend_from_slice(error.code.as_str().as_bytes());
             out.push(b' ');
         }
-        self.line(&error.message);
+        self.line(error.message.as_bytes());
         self.output_mut().extend_from_slice(b"\r\n");
     }
 }

@@ -137,8 +137,20 @@ fn write_scalar(scalar: &Value, resp3: bool, sink: &mut Encoder<Vec<u8>>) -> Val
                 return Value::Bulk(anabranch_resp::format_double(*value).to_vec());
             }
         }
-        Value::Verbatim { text, .. } => {
-            sink.text(std::str::from_utf8(text).expect("generated as text"));
+        Value::BigNumber(digits) => {
+            sink.big_number(digits);
+            if !resp3 {
+                return Value::Bulk(digits.clone());
+            }
+        }
+        Value::Boolean(value) => {
+            sink.boolean(*value);
+            if !resp3 {
+                return Value::Integer((*value).into());
+            }
+        }
+        Value::Verbatim { format, text } => {
+            sink.verbatim(*format, text);
             if !resp3 {
                 return Value::Bulk(text.clone());
             }
@@ -160,7 +172,9 @@ fn tree() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::Integer),
         argument().prop_map(Value::Bulk),
         any::<f64>().prop_filter("comparable", |value| !value.is_nan()).prop_map(Value::Double),
-        ".{0,20}".prop_map(|text| Value::Verbatim { format: *b"txt", text: text.into_bytes() }),
+        "-?[0-9]{1,40}".prop_map(|digits| Value::BigNumber(digits.into_bytes())),
+        any::<bool>().prop_map(Value::Boolean),
+        (any::<[u8; 3]>(), argument()).prop_map(|(format, text)| Value::Verbatim { format, text }),
         Just(Value::Null),
         Just(Value::NullArray),
     ];

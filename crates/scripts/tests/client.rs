@@ -101,6 +101,9 @@ fn a_long_script_pauses_wherever_it_is() {
         ("local t = {} for i = 1, 50000 do t[i] = i * 7919 % 50021 end table.sort(t) return t[50000] - t[1] > 0 and 1".to_owned(), "1"),
         ("return #cjson.encode(cjson.decode('[' .. ('1,'):rep(50000) .. '2]'))".to_owned(), "100003"),
         ("local t = {} for i = 1, 50000 do t[i] = i end return #cmsgpack.unpack(cmsgpack.pack(t))".to_owned(), "50000"),
+        ("local s, n = ('x'):rep(1e6), 0 for i = 1, 10 do n = n + #string.format('%q', s) end return n".to_owned(), "10000020"),
+        ("local s, n = ('0'):rep(1e6) .. 1, 0 for i = 1, 10 do n = n + tonumber(s) end return n".to_owned(), "10"),
+        ("local s, n = ('x'):rep(1e6), 0 for i = 1, 10 do n = n + #redis.sha1hex(s) end return n".to_owned(), "400"),
         (format!("local f = coroutine.wrap(function() for i = 1, 300 do {long} end coroutine.yield(5) end) return f()"), "5"),
     ] {
         let mut run = begin(&mut scripts, &source);

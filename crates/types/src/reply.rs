@@ -16,8 +16,16 @@ pub trait ReplySink {
     fn double(&mut self, value: f64);
     /// A floating-point number in decimal, with digits of one's own choice (RESP2: a bulk string).
     fn number(&mut self, digits: &str);
+    /// An integer of any size in decimal; line breaks become blanks (RESP2: a bulk string).
+    fn big_number(&mut self, digits: &[u8]);
+    /// A truth value (RESP2: 1 or 0).
+    fn boolean(&mut self, value: bool);
+    /// Text of a format, such as `txt` or `mkd` (RESP2: a bulk string).
+    fn verbatim(&mut self, format: [u8; 3], text: &[u8]);
     /// Human-readable text (RESP3: verbatim).
-    fn text(&mut self, text: &str);
+    fn text(&mut self, text: &str) {
+        self.verbatim(*b"txt", text.as_bytes());
+    }
     /// The absence of a value (RESP2: the null bulk string).
     fn null(&mut self);
     /// The absence of an array (RESP2: the null array).
@@ -79,8 +87,12 @@ pub enum Reply<'a> {
     Double(f64),
     /// See [`ReplySink::number`].
     Number(&'a str),
-    /// See [`ReplySink::text`].
-    Text(&'a str),
+    /// See [`ReplySink::big_number`].
+    BigNumber(&'a [u8]),
+    /// See [`ReplySink::boolean`].
+    Boolean(bool),
+    /// See [`ReplySink::verbatim`].
+    Verbatim([u8; 3], &'a [u8]),
     /// See [`ReplySink::null`].
     Null,
     /// See [`ReplySink::null_array`].
@@ -114,7 +126,9 @@ impl Reply<'_> {
             Reply::Integer(value) => sink.integer(*value),
             Reply::Double(value) => sink.double(*value),
             Reply::Number(digits) => sink.number(digits),
-            Reply::Text(text) => sink.text(text),
+            Reply::BigNumber(digits) => sink.big_number(digits),
+            Reply::Boolean(value) => sink.boolean(*value),
+            Reply::Verbatim(format, text) => sink.verbatim(*format, text),
             Reply::Null => sink.null(),
             Reply::NullArray => sink.null_array(),
             Reply::Array(len) => sink.array(*len),
@@ -229,7 +243,7 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         1 => Reply::Bulk(input.bytes()?),
         2 => Reply::Integer(i64::decode(input)?),
         3 => Reply::Double(f64::decode(input)?),
-        4 => Reply::Text(text(input)?),
+        4 => Reply::Verbatim([input.byte()?, input.byte()?, input.byte()?], input.bytes()?),
         5 => Reply::Null,
         6 => Reply::NullArray,
         7 => Reply::Array(count(input)?),
@@ -242,6 +256,8 @@ fn element<'a>(input: &mut Reader<'a>) -> Result<Reply<'a>, Malformed> {
         14 => Reply::Entries(count(input)?),
         15 => Reply::Entry,
         16 => Reply::Push(count(input)?),
+        17 => Reply::BigNumber(input.bytes()?),
+        18 => Reply::Boolean(bool::decode(input)?),
         _ => return Err(Malformed("reply tag")),
     })
 }
@@ -262,8 +278,20 @@ impl ReplySink for ReplyBuf {
     fn number(&mut self, digits: &str) {
         self.tagged_bytes(13, digits.as_bytes());
     }
-    fn text(&mut self, text: &str) {
-        self.tagged_bytes(4, text.as_bytes());
+    fn big_number(&mut self, digits: &[u8]) {
+        self.tagged_bytes(17, digits);
+    }
+    fn boolean(&mut self, value: bool) {
+        self.tagged(18, |out| value.encode(out));
+    }
+    fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        if self.bytes.len() + text.len() > MAX_REPLY_BYTES {
+            return self.overflow();
+        }
+        self.tagged(4, |out| {
+            out.extend_from_slice(&format);
+            put_bytes(out, text);
+        });
     }
     fn null(&mut self) {
         self.tagged(5, |_| {});

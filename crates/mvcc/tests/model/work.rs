@@ -255,3 +255,22 @@ fn heal_unread(script: Script, each: u32, batch: u32) -> Cell {
     all.sort_by_key(|(stamp, _)| *stamp);
     made_by(all.iter())
 }
+
+/// A store that does not merge: bounds tell what a snapshot shows, however much of it there is.
+#[test]
+fn a_read_by_bounds_looks_only_at_what_it_does_not_see() {
+    let mut store = Store::new(HashSeed(11), Stamp::default());
+    store.set_horizon(Some(Stamp::default()));
+    let hash = store.hash(KEY);
+    let stamp = |at| Stamp { at, ..Stamp::default() };
+    for at in 1..=1000 {
+        store.commit(hash, KEY, stamp(at), &Effect::Counter(counter::Effect::Add { by: 1 }));
+    }
+    let snapshot = stamp(990);
+    let (visible, before) = (|stamp: &Stamp| *stamp <= snapshot, store.steps());
+    let bounds = Some(Bounds { group: 0, own: snapshot, others: snapshot });
+    let by_bounds = store.with_later(hash, KEY, visible, bounds, &[], &[], Cell::clone);
+    assert_eq!(store.steps() - before, 0);
+    assert_eq!(by_bounds, store.with_state(hash, KEY, visible, &[], Cell::clone));
+    assert_eq!(store.effects_beyond(hash, KEY, bounds).count(), 10);
+}

@@ -17,6 +17,8 @@ local byte, sub = string.byte, string.sub
 
 -- How many elements a function of C handles at once.
 local PIECE = 1000
+-- How many bytes a function of C handles in the time of an instruction.
+local BYTES_PER_STEP = 16
 -- How many bytes of source Lua reads at once.
 local SOURCE_PIECE = 16384
 
@@ -38,6 +40,21 @@ local function missing(_, name)
 end
 
 -- Strings ---------------------------------------------------------------------------------------------------------------
+
+-- A function of C is about to read this, or has made it.
+local function count_text(value)
+  if type(value) == "string" and #value > PIECE then
+    count(#value / BYTES_PER_STEP)
+  end
+end
+
+local format = string.format
+
+text.format = function(...)
+  local formatted = format(...)
+  count_text(formatted)
+  return formatted
+end
 
 local next_match, gsub, gmatch = text.next_match, text.gsub, text.gmatch
 
@@ -323,6 +340,12 @@ local function load_function(read, name)
   return compile(read, name or "=(load)")
 end
 
+local function to_number(...)
+  count_text((...))
+  local number = tonumber(...)
+  return number
+end
+
 -- Memory is collected when it is needed: all of it at once takes long.
 local function collect(option)
   return option == "count" and collectgarbage("count") or 0
@@ -360,6 +383,7 @@ local redis = {
   pcall = host.pcall,
   error_reply = function(...)
     local reason, wrong = argument_of(select("#", ...), ...)
+    count_text(reason)
     return wrong or { err = host.error_text(reason) }
   end,
   status_reply = function(...)
@@ -370,6 +394,7 @@ local redis = {
     if select("#", ...) ~= 1 then
       fail_with("wrong number of arguments")
     end
+    count_text((...))
     return host.sha1hex((...))
   end,
   log = function(level, ...)
@@ -386,7 +411,9 @@ local redis = {
     for place = 1, select("#", ...) do
       words[place] = tostring(words[place])
     end
-    host.log(level, concat(words, " "))
+    words = concat(words, " ")
+    count_text(words)
+    host.log(level, words)
   end,
   setresp = function(...)
     local wanted = ...
@@ -436,7 +463,7 @@ local globals = {
   gcinfo = function() return floor(collectgarbage("count")) end,
   getmetatable = getmetatable, ipairs = ipairs, load = load_function, loadstring = load_string, next = next_of,
   pairs = pairs_of, pcall = function(...) return flatten(settle(pcall(...))) end, rawequal = rawequal, rawget = raw_get,
-  rawset = raw_set, select = select, setmetatable = set_metatable, tonumber = tonumber, tostring = tostring, type = type,
+  rawset = raw_set, select = select, setmetatable = set_metatable, tonumber = to_number, tostring = tostring, type = type,
   unpack = unpack,
   xpcall = xpcall_with,
 }

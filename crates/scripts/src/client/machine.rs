@@ -6,7 +6,7 @@ use super::functions::Functions;
 use super::library::{Name, hex, name_of};
 use super::meter::{Limits, Meter, STRIDE};
 use super::random::{self, Random};
-use super::reply::{command, to_lua};
+use super::reply::{RESP2, command, to_lua};
 use corosensei::stack::DefaultStack;
 use gateway::{Event, ScriptCall, ScriptFlags};
 use mlua::chunk::ChunkMode;
@@ -24,8 +24,6 @@ use types::{Reply, ReplyBuf, ReplySink};
 const MEMORY: usize = 64 << 20;
 /// A machine that uses more at rest is not reused.
 const MEMORY_AT_REST: usize = 8 << 20;
-/// The version of the protocol that scripts begin with.
-const RESP2: i64 = 2;
 /// How many scripts it keeps compiled.
 pub(super) const COMPILED: usize = 500;
 const PRELUDE: &str = include_str!("client.lua");
@@ -46,7 +44,7 @@ pub(super) struct Machine {
     environment: Table,
     globals: Table,
     /// The version of the protocol whose replies the script is shown.
-    version: Rc<Cell<i64>>,
+    pub version: Rc<Cell<i64>>,
     cjson: Rc<Settings>,
     random: Rc<Random>,
     compiled: BTreeMap<Name, Compiled>,

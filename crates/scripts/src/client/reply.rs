@@ -7,11 +7,14 @@
 //! | array | a list | |
 //! | nothing | `false` | `nil` |
 //! | number with a fraction | a string | `{double = number}` |
+//! | integer of any size | a string | `{big_number = digits}` |
+//! | truth value | 1 or 0 | `true` or `false` |
+//! | text | a string | `{verbatim_string = {format = name, string = text}}` |
 //! | map, set | a list | `{map = {key = value}}`, `{set = {member = true}}` |
 
 use super::meter::Meter;
 use super::number::{general, truncated};
-use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{Error, IntoLua, Lua, LuaString, MultiValue, Table, Value};
 use resp::{Encoder, ProtocolVersion, format_double};
 use types::{ErrorCode, Reply, ReplyBuf, ReplySink};
 
@@ -24,9 +27,13 @@ const MAX_BYTES: usize = 64 << 20;
 /// How many instructions a value counts that is read or written.
 const VALUE: u64 = 5;
 
+/// The versions of the protocol that a script may choose; it begins with the first.
+pub(super) const RESP2: i64 = 2;
+const RESP3: i64 = 3;
+
 /// A reply as a script sees it that has chosen this version of the protocol.
 pub(super) fn to_lua(lua: &Lua, meter: &Meter, reply: &ReplyBuf, version: i64) -> mlua::Result<Value> {
-    Reader { lua, meter, is_new: version == 3 }.next(&mut reply.elements())
+    Reader { lua, meter, is_new: version == RESP3 }.next(&mut reply.elements())
 }
 
 struct Reader<'l> {
@@ -44,14 +51,18 @@ impl Reader<'_> {
             Reply::Simple(text) => self.field("ok", text),
             Reply::Error(error) => self.field("err", error.to_string()),
             Reply::Bulk(bytes) => self.bytes(bytes),
-            Reply::Text(text) if self.is_new => {
+            Reply::Verbatim(format, text) if self.is_new => {
                 let verbatim = self.lua.create_table()?;
-                verbatim.raw_set("string", text)?;
-                verbatim.raw_set("format", "txt")?;
+                verbatim.raw_set("string", self.bytes(text)?)?;
+                verbatim.raw_set("format", self.bytes(&format)?)?;
                 self.field("verbatim_string", verbatim)
             }
-            Reply::Text(text) => self.bytes(text.as_bytes()),
+            Reply::Verbatim(_, text) => self.bytes(text),
             Reply::Integer(value) => Ok(Value::Integer(value)),
+            Reply::Boolean(value) if self.is_new => Ok(Value::Boolean(value)),
+            Reply::Boolean(value) => Ok(Value::Integer(value.into())),
+            Reply::BigNumber(digits) if self.is_new => self.field("big_number", self.bytes(digits)?),
+            Reply::BigNumber(digits) => self.bytes(digits),
             Reply::Double(value) if self.is_new => self.field("double", value),
             Reply::Double(value) => self.bytes(&format_double(value)),
             Reply::Number(digits) => match digits.parse::<f64>() {
@@ -119,15 +130,17 @@ impl Reader<'_> {
     }
 }
 
-/// What a script returns, as a reply.
-pub(super) fn from_lua(meter: &Meter, value: &Value) -> mlua::Result<ReplyBuf> {
-    let mut writer = Writer { meter, reply: ReplyBuf::new(), tables: 0 };
+/// What a script returns, as a reply, if this version of the protocol is the last that it asked for.
+pub(super) fn from_lua(meter: &Meter, value: &Value, version: i64) -> mlua::Result<ReplyBuf> {
+    let mut writer = Writer { meter, is_new: version == RESP3, reply: ReplyBuf::new(), tables: 0 };
     writer.value(value, 0)?;
     Ok(writer.reply)
 }
 
 struct Writer<'m> {
     meter: &'m Meter,
+    /// See [`Reader`].
+    is_new: bool,
     reply: ReplyBuf,
     tables: usize,
 }
@@ -143,6 +156,7 @@ impl Writer<'_> {
             // As in Redis, the fraction is cut off.
             Value::Number(number) => self.reply.integer(truncated(*number)),
             Value::String(text) => self.reply.bulk(&text.as_bytes()),
+            Value::Boolean(value) if self.is_new => self.reply.boolean(*value),
             Value::Boolean(true) => self.reply.integer(1),
             Value::Table(table) => self.table(table, depth + 1)?,
             _ => self.reply.null(),
@@ -162,8 +176,12 @@ impl Writer<'_> {
             reply.error(&types::Error::new(ErrorCode::Scripted, text.to_string_lossy()));
         } else if let Value::String(text) = table.raw_get("ok")? {
             reply.simple(&text.to_string_lossy());
-        } else if let Some(number) = table.raw_get::<Value>("double")?.as_f64() {
+        } else if let Some(number) = number(&table.raw_get("double")?) {
             reply.double(number);
+        } else if let Value::String(digits) = table.raw_get("big_number")? {
+            reply.big_number(&digits.as_bytes());
+        } else if let Some((format, text)) = verbatim(table)? {
+            reply.verbatim(format, &text.as_bytes());
         } else if let Value::Table(map) = table.raw_get("map")? {
             reply.map(count_pairs(self.meter, &map)?);
             for pair in map.pairs::<Value, Value>() {
@@ -176,11 +194,6 @@ impl Writer<'_> {
             for pair in set.pairs::<Value, Value>() {
                 self.value(&pair?.0, depth)?;
             }
-        } else if let Value::String(digits) = table.raw_get("big_number")? {
-            reply.bulk(&digits.as_bytes());
-        } else if let Value::Table(verbatim) = table.raw_get("verbatim_string")? {
-            let text: Value = verbatim.raw_get("string")?;
-            reply.text(&text.as_string().map(mlua::LuaString::to_string_lossy).unwrap_or_default());
         } else {
             self.list(table, depth)?;
         }
@@ -197,6 +210,29 @@ impl Writer<'_> {
         self.reply.array(length);
         (1..=length).try_for_each(|place| self.value(&table.raw_get(place)?, depth))
     }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The format and the text of a table that has both. As in Redis, a format has three bytes, with blanks behind a shorter one.
+fn verbatim(table: &Table) -> mlua::Result<Option<([u8; 3], LuaString)>> {
+    let Value::Table(verbatim) = table.raw_get("verbatim_string")? else { return Ok(None) };
+    let (Value::String(text), Value::String(named)) =
+        (verbatim.raw_get("string")?, verbatim.raw_get("format")?)
+    else {
+        return Ok(None);
+    };
+    let mut format = [b' '; 3];
+    let named = named.as_bytes();
+    let shown = named.iter().take_while(|byte| **byte != 0);
+    format.iter_mut().zip(shown).for_each(|(to, from)| *to = *from);
+    Ok(Some((format, text)))
 }
 
 fn count_pairs(meter: &Meter, table: &Table) -> mlua::Result<usize> {

@@ -10,6 +10,7 @@ use super::{Idle, MOST_IDLE};
 use corosensei::CoroutineResult;
 use gateway::{Event, FunctionLibrary, Run, ScriptCall, ScriptFlags};
 use mlua::{Function, MultiValue, Value};
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ impl Script {
         let failed = |error: mlua::Error| Error::err(reason(&error));
         let stack = machine.prepare(call.seed).map_err(failed)?;
         let (flags, meter) = (compiled.flags, Rc::clone(&machine.meter));
+        let version = Rc::clone(&machine.version);
         let (name, flags, chunk, (run, given)) = match program {
             Program::Script(name, _) => {
                 let given =
@@ -77,7 +79,8 @@ impl Script {
             }
         };
         meter.set_at_work(Some(Arc::clone(&seen.0)));
-        let work = Work { run, given, meter, name, program: chunk, only_line: compiled.only_line };
+        let only_line = compiled.only_line;
+        let work = Work { run, given, meter, version, name, program: chunk, only_line };
         let fiber = Fiber::with_stack(stack, move |yielder, order| match order {
             Order::GoOn(_) => {
                 let meter = Rc::clone(&work.meter);
@@ -147,6 +150,8 @@ struct Work {
     run: Function,
     given: MultiValue,
     meter: Rc<Meter>,
+    /// The version of the protocol that it asks for.
+    version: Rc<Cell<i64>>,
     /// What is executed, as errors say, and its program.
     name: Named,
     program: &'static str,
@@ -164,7 +169,7 @@ impl Work {
             return if self.meter.is_killed() { Event::Killed(error) } else { Event::Fails(error) };
         }
         match result {
-            Ok((true, value)) => match from_lua(&self.meter, &value) {
+            Ok((true, value)) => match from_lua(&self.meter, &value, self.version.get()) {
                 Ok(reply) => Event::Ends(reply),
                 Err(error) => Event::Fails(Error::err(reason(&error))),
             },

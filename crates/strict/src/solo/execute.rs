@@ -284,7 +284,9 @@ impl ReplySink for BlindSink {
     fn integer(&mut self, _: i64) {}
     fn double(&mut self, _: f64) {}
     fn number(&mut self, _: &str) {}
-    fn text(&mut self, _: &str) {}
+    fn big_number(&mut self, _: &[u8]) {}
+    fn boolean(&mut self, _: bool) {}
+    fn verbatim(&mut self, _: [u8; 3], _: &[u8]) {}
     fn null(&mut self) {}
     fn null_array(&mut self) {}
     fn array(&mut self, _: usize) {}

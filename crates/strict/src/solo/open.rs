@@ -13,7 +13,7 @@ use super::execute::BlindSink;
 use crate::coordinator::whole_key;
 use crate::part::{Unobserved, narrowed, takes};
 use datatypes::{Cell, Context, Effect, Observation, Operation, prepare};
-use mvcc::CompactKey;
+use mvcc::{Bounds, CompactKey};
 use protocol::{KeyedOperation, Now, Replies, misconf};
 use std::collections::BTreeMap;
 use types::{
@@ -227,9 +227,7 @@ impl OpenTransaction {
         let own = valid.flat_map(|place| self.done[*place].effects());
         let before = if self.is_flushed() { Some(Effect::DELETE) } else { expired.clone() };
         let own: Vec<Effect<'_>> = before.into_iter().chain(own).collect();
-        let shown = |stamp: &Timestamp| *stamp <= self.snapshot;
-        let store = &mut group.of(hash).protocol_mut().store;
-        store.with_state(hash, key, shown, &own, |cell| read(cell, expired))
+        self.read(hash, key, group, &own, |cell| read(cell, expired))
     }
 
     /// Calls `read` with a key's state at the snapshot.
@@ -240,8 +238,26 @@ impl OpenTransaction {
         group: &mut Group<'_, '_>,
         read: impl FnOnce(&Cell) -> R,
     ) -> R {
+        self.read(hash, key, group, &[], read)
+    }
+
+    /// Calls `read` with a key's state at the snapshot and with the transaction's `own` effects on top.
+    fn read<R>(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        group: &mut Group<'_, '_>,
+        own: &[Effect<'_>],
+        read: impl FnOnce(&Cell) -> R,
+    ) -> R {
         let shown = |stamp: &Timestamp| *stamp <= self.snapshot;
-        group.of(hash).protocol_mut().store.with_state(hash, key, shown, &[], read)
+        let store = &mut group.of(hash).protocol_mut().store;
+        store.with_later(hash, key, shown, Some(self.bounds()), &[], own, read)
+    }
+
+    /// What the snapshot shows.
+    fn bounds(&self) -> Bounds<Timestamp> {
+        Bounds { group: 0, own: self.snapshot, others: self.snapshot }
     }
 
     fn note(&mut self, keyed: &KeyedOperation<'_>, observed: Option<Box<[u8]>>, prepared: Prepared) {
@@ -335,7 +351,8 @@ impl OpenTransaction {
     /// True if something that came since the snapshot changes what the operation observed.
     fn is_overtaken(&self, done: &EvaluatedOperation, group: &mut Group<'_, '_>) -> bool {
         let store = &group.of(done.hash).protocol().store;
-        let later = store.effects(done.hash, &done.key).filter(|(stamp, _)| *stamp > self.snapshot);
+        let later = store.effects_beyond(done.hash, &done.key, Some(self.bounds()));
+        let later = later.filter(|(stamp, _)| *stamp > self.snapshot);
         let mut foreign = later.map(|(_, effect)| effect);
         // Where something had expired, the first to come is its deletion, which was foreseen.
         if let Some(expiry) = &done.expired

@@ -315,7 +315,7 @@ pub fn shown(reply: &ReplyBuf) -> String {
 fn value<'r>(element: Reply<'r>, rest: &mut impl Iterator<Item = Reply<'r>>) -> String {
     let children = element.children();
     match element {
-        Reply::Simple(text) | Reply::Text(text) => text.to_owned(),
+        Reply::Simple(text) => text.to_owned(),
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Reply::Integer(number) => number.to_string(),
         Reply::Double(number) => number.to_string(),

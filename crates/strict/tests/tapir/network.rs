@@ -469,7 +469,7 @@ pub fn ir_of(message: &Message) -> Option<&ir::Message<anabranch_strict::tapir::
 /// A reply as text: elements in order.
 pub fn text(reply: &ReplyBuf) -> String {
     let elements = reply.elements().map(|element| match element {
-        types::Reply::Simple(text) | types::Reply::Text(text) => text.to_owned(),
+        types::Reply::Simple(text) => text.to_owned(),
         types::Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         types::Reply::Integer(value) => value.to_string(),
         types::Reply::Error(error) => error.to_string(),

@@ -4,7 +4,8 @@ use crate::combine::copy_value;
 use crate::commands::streams::count_or_zero;
 use crate::plan::{Call, Plan};
 use crate::turns::{self, On, Turns, first_error};
-use datatypes::Operation::Stream;
+use datatypes::Operation::{Key, Stream};
+use datatypes::key;
 use datatypes::stream::{Operation, Start, StreamId};
 use protocol::Step;
 use resp::{Encoder, ProtocolVersion};
@@ -257,6 +258,7 @@ pub(super) fn read<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 /// Streams that a consumer reads: first whether all of them have the group, if they are several, then what they deliver.
+/// A consumer that has waited is told what is gone: the stream, or only the group.
 #[derive(Debug)]
 struct ReadGroup {
     group: Box<[u8]>,
@@ -270,6 +272,19 @@ struct ReadGroup {
     waits: bool,
     /// See [`Turns::only_look`].
     only_looks: bool,
+    has_waited: bool,
+    /// Something is gone: it asks whether the streams are there.
+    asks_types: bool,
+}
+
+/// What a consumer that has waited is told when its group is gone, with the stream or without.
+fn gone(is_stream_there: bool) -> Error {
+    if is_stream_there {
+        let text = "the consumer group this client was blocked on no longer exists";
+        return Error::new(ErrorCode::NoGroup, text);
+    }
+    // A word of Redis that nothing else says.
+    Error::new(ErrorCode::Scripted, "UNBLOCKED the stream key no longer exists")
 }
 
 impl Turns for ReadGroup {
@@ -277,7 +292,14 @@ impl Turns for ReadGroup {
         self.keys.len() > 1
     }
 
+    fn skip_other_types(&mut self) {
+        self.has_waited = true;
+    }
+
     fn steps(&self, on: On) -> Vec<Step<'_>> {
+        if self.asks_types {
+            return self.keys.iter().map(|(key, _)| on.key(key, Key(key::Operation::Type))).collect();
+        }
         let operation = |key, own_after| match self.found {
             false => Operation::FindGroup { key, group: &self.group },
             true => Operation::ReadGroup {
@@ -301,7 +323,18 @@ impl Turns for ReadGroup {
     }
 
     fn on_reply(&mut self, reply: &ReplyBuf, sink: &mut dyn ReplySink) -> bool {
-        if !self.found && first_error(reply).is_none() {
+        let error = first_error(reply);
+        if self.asks_types {
+            let are_all_there = reply.elements().all(|kind| kind == Reply::Simple("stream"));
+            sink.error(&error.unwrap_or_else(|| gone(are_all_there)));
+            return true;
+        }
+        let is_gone = |error: &Error| matches!(error.code, ErrorCode::NoGroup | ErrorCode::WrongType);
+        if self.has_waited && error.as_ref().is_some_and(is_gone) {
+            self.asks_types = true;
+            return false;
+        }
+        if !self.found && error.is_none() {
             if self.only_looks {
                 sink.null_array();
             }
@@ -335,6 +368,8 @@ pub(super) fn read_group<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
         // What is the consumer's own already is there, or is not.
         waits: options.block_millis.is_some() && keys.iter().all(|(_, own_after)| own_after.is_none()),
         only_looks: false,
+        has_waited: false,
+        asks_types: false,
         keys,
         count: options.count,
         no_ack: options.no_ack,
