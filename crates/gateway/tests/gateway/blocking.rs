@@ -54,7 +54,7 @@ fn a_consumer_that_looks_by_itself_learns_that_its_stream_is_gone() {
 
 /// What the home of the lines was told of this client since the last call: how often.
 fn told_home(harness: &mut Harness, what: &LineNews) -> usize {
-    let told = std::mem::take(&mut harness.host.told);
+    let told = std::mem::take(&mut harness.host.sent_news);
     let is_it = |(whom, news): &&(Audience, News)| {
         *whom == Audience::Process(ProcessId(HOME))
             && matches!(news, News::Line { what: told, .. } if told == what)
