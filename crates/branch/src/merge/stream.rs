@@ -58,13 +58,11 @@ fn entries(base: &Stream, older: &Stream, newer: &Stream) -> Entries {
 
 /// True if two streams differ at most in times of delivery.
 fn is_same(one: &Stream, other: &Stream) -> bool {
-    let mut pairs = one.groups().zip(other.groups());
-    let are_same = |((name, one), (other_name, other)): ((&[u8], &Group), (&[u8], &Group))| {
-        name == other_name && are_same(one, other)
+    let is_there = |(name, group): (&[u8], &Group)| {
+        other.group(name).is_some_and(|other_group| are_same(group, other_group))
     };
-    (one.last, one.groups().len()) == (other.last, other.groups().len())
-        && one.is_empty() == other.is_empty()
-        && pairs.all(are_same)
+    (one.is_empty(), one.last, one.groups().len()) == (other.is_empty(), other.last, other.groups().len())
+        && one.groups().all(is_there)
         && one.entries == other.entries
 }
 

@@ -203,7 +203,7 @@ fn a_deleted_group_stays_for_changes_and_not_for_times() {
         let again = [again];
         assert_eq!(merged(&base, &[Effect::DELETE], &again, Refuse), Ok(Cell::ABSENT));
         assert_eq!(merged(&base, &again, &[Effect::DELETE], Refuse), Ok(Cell::ABSENT));
-        assert_eq!(merged(&base, &again, &[destroy.clone()], Refuse), made_of(&[entry(1, "o")]));
+        assert_eq!(merged(&base, &again, std::slice::from_ref(&destroy), Refuse), made_of(&[entry(1, "o")]));
     }
     let group = |right: &[Effect<'_>]| {
         let merged = merged(&base, &[Effect::DELETE], right, Refuse).expect("no conflict");
