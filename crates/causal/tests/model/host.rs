@@ -288,7 +288,7 @@ impl Host {
 
 fn text(reply: &ReplyBuf) -> Vec<String> {
     let elements = reply.elements().map(|element| match element {
-        Reply::Simple(text) | Reply::Text(text) => text.to_owned(),
+        Reply::Simple(text) => text.to_owned(),
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Reply::Error(error) => error.to_string(),
         Reply::Null => "null".to_owned(),

@@ -323,7 +323,7 @@ impl Network {
 /// A reply as text: elements in order.
 fn text(reply: &ReplyBuf) -> String {
     let elements = reply.elements().map(|element| match element {
-        Reply::Simple(text) | Reply::Text(text) => text.to_owned(),
+        Reply::Simple(text) => text.to_owned(),
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Reply::Integer(value) => value.to_string(),
         Reply::Error(error) => error.to_string(),
