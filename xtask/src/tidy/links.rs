@@ -53,9 +53,9 @@ fn anchors(text: &str) -> Vec<String> {
             continue;
         };
         if !fenced {
-            let kept = heading.trim().chars().filter(|sign| sign.is_alphanumeric() || " -_".contains(*sign));
+            let signs = heading.trim().chars().filter(|sign| sign.is_alphanumeric() || " -_".contains(*sign));
             found.push(
-                kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect::<String>().to_lowercase(),
+                signs.map(|sign| if sign == ' ' { '-' } else { sign }).collect::<String>().to_lowercase(),
             );
         }
     }
