@@ -102,8 +102,8 @@ fn a_stray_is_looked_at_behind_all_that_has_a_lower_place() {
     let mut history = History::default();
     history.transaction(2, 0, 10).step("z", write("a"), Some("OK")).at(20);
     history.transaction(3, 20, 30).step("s", add("m"), Some("(integer) 1")).at(5);
-    let asked = history.transaction(1, 0, 10).step("s", add("m"), Some("(integer) 0"));
-    asked.step("y", write("b"), Some("OK")).without_effects().unknown();
+    let doubted = history.transaction(1, 0, 10).step("s", add("m"), Some("(integer) 0"));
+    doubted.step("y", write("b"), Some("OK")).without_effects().unknown();
     history.transaction(9, 0, 10).step("y", write("b"), None).at(10).unrequested().unknown();
     assert_eq!(violations(&history), []);
 }
