@@ -130,7 +130,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a script returns, as a reply, if this version of the protocol is the last that it asked for.
+/// What a script returns, as a reply, if this version of the protocol is the last that it chose.
 pub(super) fn from_lua(meter: &Meter, value: &Value, version: i64) -> mlua::Result<ReplyBuf> {
     let mut writer = Writer { meter, is_new: version == RESP3, reply: ReplyBuf::new(), tables: 0 };
     writer.value(value, 0)?;

@@ -258,7 +258,7 @@ pub(super) fn read<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
 }
 
 /// Streams that a consumer reads: first whether all of them have the group, if they are several, then what they deliver.
-/// A consumer that has waited is told what is gone: the stream, or only the group.
+/// A consumer that has waited gets an error that names what is gone: the stream, or only the group.
 #[derive(Debug)]
 struct ReadGroup {
     group: Box<[u8]>,
@@ -277,7 +277,7 @@ struct ReadGroup {
     asks_types: bool,
 }
 
-/// What a consumer that has waited is told when its group is gone, with the stream or without.
+/// The error of a consumer that has waited, when its group is gone, with the stream or without.
 fn gone(is_stream_there: bool) -> Error {
     if is_stream_there {
         let text = "the consumer group this client was blocked on no longer exists";

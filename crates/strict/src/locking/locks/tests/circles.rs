@@ -58,7 +58,7 @@ impl World {
     fn events(&self) -> Vec<Event> {
         let going = |place: &usize| !self.scripts[*place].over && self.scripts[*place].blocked_at.is_none();
         let go = (0..self.scripts.len()).filter(going).map(Event::Go);
-        // What one shard is told it hears in order.
+        // A shard gets its notifications in order.
         let notified = |shard: usize| {
             let to = move |event: &&Event| matches!(event, Event::SingleResult { shard: other, .. } if *other == shard);
             self.under_way.iter().find(to).copied()
