@@ -270,7 +270,8 @@ const DIFFERENCES: &[&str] = &[
      that means in a cluster, says [blocking commands](../blocking.md).",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
      Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
-     not. Subscribing is refused inside `TXN`. See [publish and subscribe](../pubsub.md).",
+     not. Subscribing is refused inside `TXN`. Inside `MULTI` it takes effect even where `EXEC` replies nil after a command of \
+     several steps. See [publish and subscribe](../pubsub.md).",
     "`MONITOR` shows the commands of one process. It shows a command when it begins, those of a script again if its \
      transaction is tried again, and those of `MULTI` when `EXEC` comes, whether or not a watched key stops them. A client that \
      reads them too slowly is disconnected when 16 times \
@@ -278,7 +279,8 @@ const DIFFERENCES: &[&str] = &[
     "Any process of a cluster executes any command, whatever its keys, and none ever redirects. For clients that spread over \
      processes `CLUSTER SLOTS`, `SHARDS` and `NODES` share the slots of Redis Cluster among the processes of the asked one's \
      region that it is connected to. `INFO` says `cluster_enabled:0` all the same, since no rule of Redis Cluster holds here. A \
-     process by itself replies to them as a Redis without cluster support.",
+     process by itself replies to them as a Redis without cluster support. `CLUSTER LINKS` shows no times and queues, \
+     `CLUSTER INFO` no counts of messages.",
     "A script is a transaction: where it fails, or reaches a limit, nothing that it wrote stays, and inside `MULTI` nothing \
      of the whole transaction (`EXECABORT`). It is tried again after a conflict. Others are served while it computes; after \
      200 million instructions, or 10 s of computing, it fails. `SCRIPT KILL` and `FUNCTION KILL` end it sooner, though it has \
