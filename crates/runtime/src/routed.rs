@@ -10,19 +10,19 @@ use crate::process::Process;
 pub(crate) struct Routed<'r> {
     worker: u16,
     own: &'r mut dyn Replies,
-    away: Vec<(RequestId, ReplyBuf)>,
+    remote: Vec<(RequestId, ReplyBuf)>,
 }
 
 impl<'r> Routed<'r> {
     /// Of the worker with this number.
     pub(crate) fn new(worker: u16, own: &'r mut dyn Replies) -> Self {
-        Routed { worker, own, away: Vec::new() }
+        Routed { worker, own, remote: Vec::new() }
     }
 
     /// Hands the replies to other workers' clients to these workers; they wait there for `gate`.
     pub(crate) fn hand_out(self, process: &Process, gate: Gate) {
-        if !self.away.is_empty() {
-            process.hand_out(self.away, gate);
+        if !self.remote.is_empty() {
+            process.hand_out(self.remote, gate);
         }
     }
 }
@@ -34,11 +34,11 @@ impl Replies for Routed<'_> {
             return self.own.reply(id);
         }
         // A reply is written in one go, perhaps by several calls.
-        if self.away.last().is_none_or(|(last, _)| *last != id) {
-            self.away.push((id, ReplyBuf::new()));
+        if self.remote.last().is_none_or(|(last, _)| *last != id) {
+            self.remote.push((id, ReplyBuf::new()));
         }
-        let last = self.away.len() - 1;
-        &mut self.away[last].1
+        let last = self.remote.len() - 1;
+        &mut self.remote[last].1
     }
 }
 
@@ -66,8 +66,9 @@ mod tests {
         routed.reply(of(2, 7)).integer(2);
         routed.reply(of(1, 7)).simple("OK");
         routed.reply(of(0, 7)).simple("PONG");
-        let away: Vec<_> = routed.away.iter().map(|(id, reply)| (*id, reply.elements().count())).collect();
-        assert_eq!(away, [(of(2, 7), 3), (of(0, 7), 1)]);
+        let remote: Vec<_> =
+            routed.remote.iter().map(|(id, reply)| (*id, reply.elements().count())).collect();
+        assert_eq!(remote, [(of(2, 7), 3), (of(0, 7), 1)]);
         assert_eq!(own.0.len(), 1);
     }
 }

@@ -51,7 +51,7 @@ pub(super) struct HotKeys {
 
 impl HotKeys {
     /// A conflict was met on this key.
-    fn heat(&mut self, key: &[u8], now: Instant) {
+    fn note_contention(&mut self, key: &[u8], now: Instant) {
         if self.keys.len() >= 2 * self.left + MANY {
             self.keys.retain(|_, hot| hot.until > now || hot.holder.is_some() || !hot.line.is_empty());
             self.left = self.keys.len();
@@ -136,8 +136,8 @@ impl Coordinator {
     }
 
     /// A transaction was refused because of this key.
-    pub(super) fn heat(&mut self, key: &[u8], step: &Step<'_, '_>) {
-        self.protocol.hot.heat(key, step.now.instant);
+    pub(super) fn note_contention(&mut self, key: &[u8], step: &Step<'_, '_>) {
+        self.protocol.hot.note_contention(key, step.now.instant);
     }
 
     /// The transaction is over.

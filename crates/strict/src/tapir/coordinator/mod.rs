@@ -364,12 +364,12 @@ impl Coordinator {
             self.protocol.preferred.get(&shard).filter(|(_, until)| *until > now).map(|(member, _)| *member);
         let near = self.options.near.unwrap_or(self.process);
         let distance = |member: &usize| {
-            let away = replicas[*member].process != near;
+            let is_remote = replicas[*member].process != near;
             let silent = self.protocol.replicas.is_silent(shard, *member, now, self.options.fast_timeout);
-            let usual = self.protocol.replicas.usual(shard, *member).filter(|_| away);
+            let usual = self.protocol.replicas.usual(shard, *member).filter(|_| is_remote);
             let turn =
                 (member + replicas.len() - usize::from(self.process.0) % replicas.len()) % replicas.len();
-            (silent, preferred != Some(*member), away, usual, turn)
+            (silent, preferred != Some(*member), is_remote, usual, turn)
         };
         let mut members: SmallVec<[usize; 8]> = (0..replicas.len()).collect();
         members.sort_by_cached_key(distance);

@@ -384,7 +384,7 @@ impl Coordinator {
         let alone = (!transaction.steps.has_keyset()).then_some(());
         let key = conflict.key.clone().or_else(|| alone.and_then(first));
         if let Some(key) = &key {
-            self.heat(key, step);
+            self.note_contention(key, step);
         }
         transaction.conflicted = key;
         let again = transaction.may_run_again();
@@ -432,8 +432,8 @@ impl Coordinator {
             return Duration::ZERO;
         }
         let run = self.unhindered(transaction);
-        let away = transaction.lost.and_then(|lost| lost.shortest_think_time).unwrap_or_default();
-        ((run + away) * RESERVED_RUNS).clamp(LEAST_RESERVED, MOST_RESERVED)
+        let think_time = transaction.lost.and_then(|lost| lost.shortest_think_time).unwrap_or_default();
+        ((run + think_time) * RESERVED_RUNS).clamp(LEAST_RESERVED, MOST_RESERVED)
     }
 
     /// What of a transaction's runs is not waiting for others, at most.
