@@ -136,10 +136,10 @@ fn steps(script: Script, each: u32, reads: u32) -> (u64, Cell) {
 #[test]
 fn twice_the_effects_take_about_twice_the_steps() {
     for (name, script) in SCRIPTS {
-        let (few, _) = steps(*script, 500, 4);
-        let (many, _) = steps(*script, 4000, 4);
-        assert!(many < 10 * few, "{name}: {few} steps for 1000 effects, {many} for 8000");
-        assert!(many < 40 * 8000, "{name}: {many} steps for 8000 effects");
+        let (few, _) = steps(*script, 250, 4);
+        let (many, _) = steps(*script, 2000, 4);
+        assert!(many < 10 * few, "{name}: {few} steps for 500 effects, {many} for 4000");
+        assert!(many < 40 * 4000, "{name}: {many} steps for 4000 effects");
     }
 }
 
@@ -209,14 +209,14 @@ fn heal(script: Script, each: u32, batch: u32) -> Healing {
 #[test]
 fn a_cut_of_twice_the_length_takes_about_twice_the_steps_to_heal() {
     for (name, script) in SCRIPTS {
-        let (few, many) = (heal(*script, 500, 10), heal(*script, 4000, 10));
+        let (few, many) = (heal(*script, 250, 10), heal(*script, 2000, 10));
         assert!(
             many.steps < 11 * few.steps,
-            "{name}: {} steps for 1000 effects, {} for 8000",
+            "{name}: {} steps for 500 effects, {} for 4000",
             few.steps,
             many.steps
         );
-        assert!(many.steps < 60 * 8000, "{name}: {} steps for 8000 effects", many.steps);
+        assert!(many.steps < 60 * 4000, "{name}: {} steps for 4000 effects", many.steps);
         assert!(many.read < 100, "{name}: {} steps for a read that sees nothing new", many.read);
     }
 }
