@@ -101,8 +101,7 @@ impl Dialogue {
         let Dialogue::Turns(turns) = self else { return };
         if blocked.is_entered() {
             turns.skip_other_types();
-        }
-        if blocked.only_looks() {
+        } else if blocked.only_looks() {
             turns.only_look();
         }
     }

@@ -224,9 +224,9 @@ impl Waiters {
         self.lines.range(place.clone()..=last).map(|(place, _)| place)
     }
 
-    /// True if others wait for this already: here, or `anywhere` as far as is known here; of a stream, perhaps for another group.
-    pub(crate) fn is_taken(&self, place: &Place, anywhere: bool) -> bool {
-        self.lines.contains_key(place) || (anywhere && self.elsewhere.contains_key(&place.signalled()))
+    /// True if a line is here.
+    pub(crate) fn has_line(&self, place: &Place) -> bool {
+        self.lines.contains_key(place)
     }
 
     /// A waiter comes to the end of the line, or says again that it is there.

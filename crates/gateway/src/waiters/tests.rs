@@ -51,7 +51,7 @@ fn several_elements_are_several_turns_one_after_the_other() {
         waiters.leave(&place("k"), waiter(client), true, at(1));
     }
     assert!(turns(&mut waiters).is_empty());
-    assert!(waiters.is_taken(&place("k"), true));
+    assert!(waiters.has_line(&place("k")));
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn others_are_notified_now_and_then_and_believed_for_a_while() {
     assert!(!waiters.must_tell(&place("k"), at(1499)) && waiters.must_tell(&place("k"), at(1500)));
     assert_eq!(waiters.announced.len(), 2);
     waiters.note_elsewhere(&place("k"), at(0));
-    assert!(waiters.is_sought(&place("k")) && waiters.is_taken(&place("k"), true) && waiters.is_concerned());
+    assert!(waiters.is_sought(&place("k")) && !waiters.has_line(&place("k")) && waiters.is_concerned());
     waiters.tick(at(9999));
     assert!(waiters.is_concerned());
     waiters.tick(at(10_000));
-    assert!(!waiters.is_concerned() && !waiters.is_taken(&place("k"), true));
+    assert!(!waiters.is_concerned());
     assert!(waiters.announced.is_empty() && waiters.deadline().is_none(), "what was told is forgotten, too");
 }
 

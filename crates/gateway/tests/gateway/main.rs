@@ -1,6 +1,5 @@
 //! The gateway from outside: bytes in, bytes out, over keyspaces of reference.
 
-mod blocking;
 mod control;
 mod documentation;
 mod evals;
