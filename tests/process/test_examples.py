@@ -8,7 +8,7 @@ A fenced block is one of these, or stands below a comment that says why it is no
   texts of the reply.
 - Commands alone, each in capitals.
 - ```console: shell, with what it prints. ```toml: a configuration. ```lua: a handler. ```python: see test_porting.py.
-- ```text: a diagram, which is not run.
+- ```text: a diagram, which is not run, unless it begins as one of these.
 """
 
 import json
@@ -157,7 +157,8 @@ def test_every_example_runs_or_says_why_not(page, tmp_path):
 
 def run(block: Block, stage: Stage) -> None:
     first = next(line for line in block.lines if line.strip())
-    if block.kind == "text":
+    is_typed = SERVER.match(first) or TYPED.match(first) or first.startswith("$ ")
+    if block.kind == "text" and not is_typed:
         return
     if block.kind == "python":
         assert block.place.startswith(str(test_porting.PAGE.relative_to(ROOT))), f"{block.place}: only porting.md's are run"
@@ -168,7 +169,7 @@ def run(block: Block, stage: Stage) -> None:
         assert not reply.is_error, f"{block.place}: {reply}"
     elif block.kind == "console":
         run_console(block, stage)
-    elif SERVER.match(first) or TYPED.match(first) or first.startswith("$ "):
+    elif is_typed:
         run_transcript(block, stage)
     elif all(re.match(r"[A-Z]{2,}\b", line) for line in block.lines if line.strip()):
         for line in block.lines:
