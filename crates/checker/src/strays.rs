@@ -66,8 +66,10 @@ impl<'d, 'h> Strays<'d, 'h> {
     pub fn note_in_order(&mut self, placed: &[Decoded<'h>]) {
         let mut placed: Vec<&Decoded<'h>> = placed.iter().collect();
         placed.sort_by_key(|transaction| transaction.transaction.place());
+        // Behind the last one no state matters.
+        let end = placed.iter().rposition(|transaction| is_stray(transaction)).map_or(0, |last| last + 1);
         let mut state = Cells::default();
-        for transaction in placed {
+        for transaction in &placed[..end] {
             self.note_at(transaction, &state);
             transaction.effects.iter().for_each(|(key, effect)| state.apply(key, effect));
         }

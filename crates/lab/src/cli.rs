@@ -140,7 +140,7 @@ pub struct SimArguments {
     /// Shrink the first seed that fails to a short script with at most this many runs; 0 to leave it
     #[arg(long, value_name = "RUNS", default_value_t = 400, conflicts_with = "script")]
     pub shrink: usize,
-    /// Let every seed bring this, also where it is off for its known bugs; may be given several times
+    /// Let every seed bring this; may be given several times
     #[arg(long, value_name = "FEATURE")]
     pub with: Vec<Feature>,
     /// Write the history of the first failing seed, or else of the last seed, to this file [default with --seed:

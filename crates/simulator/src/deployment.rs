@@ -211,11 +211,6 @@ pub trait Deployment {
         Vec::new()
     }
 
-    /// What shows a known bug that is not fixed yet, or was hardly tried: drawn only if the command names it.
-    fn off(&self) -> &[Feature] {
-        &[]
-    }
-
     /// What an operator says to the coordinator of some process so that a partition moves to these processes.
     fn move_to(
         &self,

@@ -25,7 +25,7 @@ pub struct Options {
     pub readable: bool,
     /// Deliberate mistakes, for validating the simulator.
     pub mutants: Mutants,
-    /// What every seed brings, even if it is switched off for its known bugs.
+    /// What every seed brings.
     pub with: Vec<Feature>,
     /// How long traffic lasts under faults, in microseconds of virtual time: eight seconds unless this says less.
     pub traffic: Option<u64>,

@@ -132,7 +132,6 @@ pub(crate) fn stream(seed: u64, purpose: &str, index: u64) -> Rng {
 /// What a seed's run depends on of a deployment.
 struct Abilities<'d> {
     lacks: Vec<Feature>,
-    off: &'d [Feature],
     layout: Layout,
     hosts: &'d dyn Fn(Layout) -> Vec<Host>,
     waits_for_clocks: bool,
@@ -143,9 +142,8 @@ struct Abilities<'d> {
 impl Abilities<'_> {
     fn draw(self, protocol: &str, seed: u64, with: &[Feature]) -> Script {
         let Abilities { lacks, mut layout, .. } = self;
-        let off = self.off.iter().filter(|feature| !with.contains(feature));
         let rare = Feature::all().filter(|feature| feature.is_rare_in(seed));
-        let off: BTreeSet<Feature> = off.chain(&lacks).copied().chain(rare).collect();
+        let off: BTreeSet<Feature> = lacks.iter().copied().chain(rare).collect();
         let mut swarm = Swarm::draw(&mut stream(seed, "swarm", 0), &off);
         swarm.features.extend(with.iter().filter(|feature| !lacks.contains(feature)));
         if swarm.has(Feature::Focus) {
@@ -192,7 +190,7 @@ impl Abilities<'_> {
 }
 
 impl Script {
-    /// Draws a seed's run. What the deployment has switched off is drawn only if `with` names it.
+    /// Draws a seed's run, which brings the features `with`.
     pub fn draw<D: Deployment>(protocol: &str, deployment: &D, seed: u64, with: &[Feature]) -> Self {
         Script::draw_for(None, protocol, deployment, seed, with)
     }
@@ -221,7 +219,6 @@ impl Script {
         lacks.extend((!accepts_loss).then_some(Feature::AcceptLoss));
         let abilities = Abilities {
             lacks,
-            off: deployment.off(),
             layout: deployment.layout(&mut stream(seed, "layout", 0)),
             hosts: &|layout| deployment.hosts(layout),
             waits_for_clocks: deployment.waits_for_clocks(),

@@ -132,7 +132,8 @@ fn assert_fair(options: &Options, passed_by: impl Fn(Crowd) -> u64) {
             places.into_iter().enumerate().filter(|(place, _)| crate::soaks() || turn % 4 == *place)
         {
             let crowd = Crowd { adders, readers, writers, counters: 0, shards, far };
-            let outcome = run(crowd, options, 1, Duration::from_millis(500));
+            let time = Duration::from_millis(if crate::soaks() { 1000 } else { 500 });
+            let outcome = run(crowd, options, 1, time);
             assert!(outcome.passed as u64 <= passed_by(crowd), "{crowd:?}: {outcome:?}");
             for (count, done) in [(adders, outcome.adds), (readers, outcome.looks), (writers, outcome.writes)]
             {
