@@ -559,10 +559,10 @@ def test_retwis_runs_while_a_process_is_killed_and_restarted(shape):
 
 
 def test_local_writes_are_seen_elsewhere_soon(causal):
-    with causal["a/1"].client() as here, causal["a/2"].client() as beside, causal["b/2"].client() as there:
+    with causal["a/1"].client() as here, causal["a/2"].client() as neighbor, causal["b/2"].client() as there:
         here.mset({"seen:1": "one", "seen:2": "two"})
         assert here.mget("seen:1", "seen:2") == ["one", "two"], "a process reads its own writes"
-        for client in (beside, there):
+        for client in (neighbor, there):
             wait_until(lambda: client.get("seen:1") == "one")
             assert client.get("seen:2") == "two", "they were one transaction"
 

@@ -159,7 +159,7 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
             side.heals.set()
         # Nobody writes without a merge any more.
         time.sleep(1)
-        apart, written, at_most = time.monotonic() - begun, sum(side.written for side in sides), resident(cluster)
+        cut_s, written, at_most = time.monotonic() - begun, sum(side.written for side in sides), resident(cluster)
         cluster.do("heal")
         healed = time.monotonic()
         time.sleep(after)
@@ -192,7 +192,7 @@ def test_regions_that_were_cut_apart_come_together_with_every_change(regions, tm
         settled = resident(cluster)
         longest = max(side.longest for side in sides)
         print(
-            f"\n{regions} regions, apart for {apart:.0f} s: {written} commands, {written / apart:.0f} a second; the same "
+            f"\n{regions} regions, cut off for {cut_s:.0f} s: {written} commands, {written / cut_s:.0f} a second; the same "
             f"everywhere after {converged:.1f} s, of which {after} s were written on; the longest pipeline of {BATCH} "
             f"took {longest:.2f} s; {len(wanted)} lost writes listed; {report['transactions']} transactions checked, "
             f"{summary['committed']} committed; {before} MiB before, {at_most} at the end of the cut, {settled} after"

@@ -135,18 +135,18 @@ def test_any_process_tells_what_all_have_seen(cluster, concurrency):
         # Three leaders, each on a process of its own as far as may be.
         create(client, name, "MODEL", "strict", "PARTITIONS", 3, "REPLICAS", 3, "CONCURRENCY", concurrency)
     crowd(cluster, name, lambda number, turn: [("INCR", f"k{(number + place) % 6}") for place in range(3)], turns=10)
-    apart = together(hot_keys(cluster, name, "COUNT", 100))
-    assert apart
+    separate = together(hot_keys(cluster, name, "COUNT", 100))
+    assert separate
     for node in cluster:
         with node.client() as client:
             found, unanswered = told(client, name, "COUNT", 100)
             assert unanswered == []
-            assert together(found) == apart
+            assert together(found) == separate
             assert [entry["count"] for entry in found] == sorted((entry["count"] for entry in found), reverse=True)
             assert len({entry["key"] for entry in found}) == len(found), "each key once"
             assert told(client, name, "COUNT", 1) == (found[:1], [])
     with cluster["a/2"].client() as client:
-        assert together(told(client, name, "COUNT", 100, "RESET")[0]) == apart
+        assert together(told(client, name, "COUNT", 100, "RESET")[0]) == separate
     assert hot_keys(cluster, name) == [], "all have forgotten them"
 
 

@@ -27,8 +27,8 @@ fn unoptimized(arguments: &[String]) -> Option<&'static str> {
 
 /// Clippy's driver of the same toolchain, which is the compiler with clippy's lints: beside its rustc.
 fn driver(rustc: &Path) -> PathBuf {
-    let beside = rustc.with_file_name("clippy-driver");
-    if beside.is_file() { beside } else { PathBuf::from("clippy-driver") }
+    let sibling = rustc.with_file_name("clippy-driver");
+    if sibling.is_file() { sibling } else { PathBuf::from("clippy-driver") }
 }
 
 #[cfg(test)]

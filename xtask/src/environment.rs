@@ -67,11 +67,11 @@ pub fn run_process_tests(workspace: &Workspace, length: Length) -> Result<()> {
     let mut pytest = pytest(workspace)?;
     pytest.args(&files);
     // Their order is that of `conftest.py`, not by how many tests they have.
-    let beside = ["-n", PARALLEL_FILES, "--dist", "loadfile", "--no-loadscope-reorder", TEST_LIMIT];
+    let parallel = ["-n", PARALLEL_FILES, "--dist", "loadfile", "--no-loadscope-reorder", TEST_LIMIT];
     match length {
         // They wait more than they work; a file's tests share servers, so a file stays together.
-        Length::Brief => pytest.args(["-m", "not soak"]).args(beside),
-        Length::Threads => pytest.args(["-m", "not soak"]).args(beside).env("ANABRANCH_THREADS", "2"),
+        Length::Brief => pytest.args(["-m", "not soak"]).args(parallel),
+        Length::Threads => pytest.args(["-m", "not soak"]).args(parallel).env("ANABRANCH_THREADS", "2"),
         // They load the machine, and are not to disturb one another.
         Length::Left => pytest.args(["-m", "soak"]).env("ANABRANCH_SOAK", "1"),
         Length::Long => pytest.args(["-k", &LONGER.join(" or ")]).env("ANABRANCH_SOAK", "1"),

@@ -146,7 +146,7 @@ fn search_order<'h>(history: &'h [Transaction], real_time: bool, limit: usize) -
 
 fn search(items: Vec<Item<'_>>, real_time: bool, mut limit: usize) -> SearchOutcome {
     // Real time alone tells each group's order: what all of them allow together exists.
-    let groups = if real_time { apart(items) } else { vec![items] };
+    let groups = if real_time { disjoint_groups(items) } else { vec![items] };
     let mut order: Vec<(u64, u64)> = Vec::new();
     for group in groups {
         let mut configuration = Configuration::new(&group, real_time);
@@ -173,7 +173,7 @@ fn search(items: Vec<Item<'_>>, real_time: bool, mut limit: usize) -> SearchOutc
 }
 
 /// Groups of transactions that have no key in common.
-fn apart(items: Vec<Item<'_>>) -> Vec<Vec<Item<'_>>> {
+fn disjoint_groups(items: Vec<Item<'_>>) -> Vec<Vec<Item<'_>>> {
     let mut groups: Vec<(BTreeSet<&[u8]>, Vec<Item<'_>>)> = Vec::new();
     for item in items {
         let mut keys = item.transaction.keys();

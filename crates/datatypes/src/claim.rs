@@ -29,8 +29,8 @@ impl From<Mode> for Claim<'_> {
 impl<'a> Claim<'a> {
     fn place(mode: Mode, elements: Items<'a>) -> Self {
         // A write of an element twice counts like two that disagree.
-        let apart = elements.len() <= ELEMENTS && !has_duplicates(elements.iter());
-        if apart { Claim { mode, elements } } else { Mode::Write.into() }
+        let lockable = elements.len() <= ELEMENTS && !has_duplicates(elements.iter());
+        if lockable { Claim { mode, elements } } else { Mode::Write.into() }
     }
 
     /// True if two transactions may have both: then what they do always commutes.

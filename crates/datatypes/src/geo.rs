@@ -152,9 +152,9 @@ impl Shape {
         let is_within = match self {
             Shape::Circle { radius, unit } => distance <= radius * unit,
             Shape::Box { width, height, unit } => {
-                let beside = Point { longitude: center.longitude, latitude: point.latitude };
+                let on_meridian = Point { longitude: center.longitude, latitude: point.latitude };
                 latitude_distance(point.latitude, center.latitude) <= height * unit / 2.0
-                    && point.distance(beside) <= width * unit / 2.0
+                    && point.distance(on_meridian) <= width * unit / 2.0
             }
         };
         is_within.then_some(distance)
@@ -288,7 +288,7 @@ impl GridCell {
     }
 
     /// The cell so many columns to the east and rows to the north, around the map: -1, 0 or 1.
-    fn beside(self, east: i32, north: i32) -> GridCell {
+    fn neighbor(self, east: i32, north: i32) -> GridCell {
         let unused = 64 - 2 * self.step;
         let moved = |mine: u64, others: u64, by: i32| {
             let (own, carry) = (self.bits & mine, others >> unused);
@@ -305,10 +305,10 @@ impl GridCell {
 
     /// True when a cell beside it ends before the bounds do.
     fn neighbors_fall_short_of(self, bounds: &Area) -> bool {
-        self.beside(0, 1).area().latitudes.1 < bounds.latitudes.1
-            || self.beside(0, -1).area().latitudes.0 > bounds.latitudes.0
-            || self.beside(1, 0).area().longitudes.1 < bounds.longitudes.1
-            || self.beside(-1, 0).area().longitudes.0 > bounds.longitudes.0
+        self.neighbor(0, 1).area().latitudes.1 < bounds.latitudes.1
+            || self.neighbor(0, -1).area().latitudes.0 > bounds.latitudes.0
+            || self.neighbor(1, 0).area().longitudes.1 < bounds.longitudes.1
+            || self.neighbor(-1, 0).area().longitudes.0 > bounds.longitudes.0
     }
 
     /// The cell, and those beside it where the bounds are beyond the cell's own: in Redis's order.
@@ -323,7 +323,7 @@ impl GridCell {
                     || (*east < 0 && own.longitudes.0 < bounds.longitudes.0)
                     || (*east > 0 && own.longitudes.1 > bounds.longitudes.1))
         };
-        ORDER.into_iter().filter(is_needed).map(move |(east, north)| self.beside(east, north))
+        ORDER.into_iter().filter(is_needed).map(move |(east, north)| self.neighbor(east, north))
     }
 }
 
@@ -410,13 +410,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbors_are_beside_and_go_around_the_map() {
+    fn neighbors_touch_and_go_around_the_map() {
         let cell = GridCell { bits: 0, step: 2 };
-        let east = cell.beside(1, 0);
+        let east = cell.neighbor(1, 0);
         assert_eq!(east.area().longitudes, (-90.0, 0.0));
-        assert_eq!(east.beside(-1, 0), cell);
-        assert_eq!(cell.beside(-1, 0).area().longitudes, (90.0, 180.0));
-        assert_eq!(cell.beside(-1, -1).beside(1, 1), cell);
+        assert_eq!(east.neighbor(-1, 0), cell);
+        assert_eq!(cell.neighbor(-1, 0).area().longitudes, (90.0, 180.0));
+        assert_eq!(cell.neighbor(-1, -1).neighbor(1, 1), cell);
     }
 
     #[test]

@@ -283,7 +283,7 @@ impl SimulatedDisk {
     /// between sectors. Injected faults end; the capacity stays.
     pub fn crash(&self, random: &mut Rng) {
         let mut state = self.state();
-        let mut apart = random.clone();
+        let mut random_of_marks = random.clone();
         state.mount += 1;
         state.crashes += 1;
         state.end_faults();
@@ -294,7 +294,7 @@ impl SimulatedDisk {
         }
         state.names = state.durable_names.clone();
         for inode in state.inodes.values_mut() {
-            inode.crash(if inode.is_of_marks { &mut apart } else { random });
+            inode.crash(if inode.is_of_marks { &mut random_of_marks } else { random });
         }
         state.drop_unnamed();
     }

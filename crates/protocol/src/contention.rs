@@ -259,9 +259,9 @@ mod tests {
                 assert_eq!(hot.contention().total(), hot.count - hot.excess);
                 assert!(hot.pairs.len() <= 2, "each pair once: {hot:?}");
             }
-            let mut apart = sketches.clone();
-            apart[1].partition = PartitionId(1);
-            let of_first = merged(&apart).into_iter().find(|hot| *hot.key == *b"0").expect("it is often");
+            let mut separate = sketches.clone();
+            separate[1].partition = PartitionId(1);
+            let of_first = merged(&separate).into_iter().find(|hot| *hot.key == *b"0").expect("it is often");
             assert!(
                 of_first.excess <= together.iter().find(|hot| *hot.key == *b"0").map_or(0, |hot| hot.excess)
             );

@@ -92,7 +92,7 @@ impl<D: Deployment> World<D> {
     }
 
     /// All processes lose power; each has it again so long after the one before.
-    pub(crate) fn black_out(&mut self, down: u64, apart: u64) {
+    pub(crate) fn black_out(&mut self, down: u64, interval: u64) {
         if self.setting.durability < Durability::Synced {
             return;
         }
@@ -100,7 +100,7 @@ impl<D: Deployment> World<D> {
         for index in 0..self.processes.len() {
             if self.processes[index].life.is_some() {
                 self.end(index, End::PowerCut);
-                self.after(down + index as u64 * apart, Event::Restart { process: index });
+                self.after(down + index as u64 * interval, Event::Restart { process: index });
             }
         }
     }

@@ -33,9 +33,11 @@ pub struct Layout {
     /// Copies of a partition in one failure domain.
     pub replicas: u16,
     /// True if no process holds replicas of two partitions.
-    pub apart: bool,
+    #[serde(rename = "apart")]
+    pub one_partition_each: bool,
     /// True if processes with replicas have gateways too.
-    pub beside: bool,
+    #[serde(rename = "beside")]
+    pub colocated: bool,
     /// Processes that have a gateway and no replica.
     pub gateways: u16,
     /// Processes without a gateway whose replicas may join every partition, for reconfigurations.
@@ -258,7 +260,7 @@ pub trait Deployment {
 
     /// True if each partition has a cut of its own, which transactions of one partition allow. Its replicas name it by different
     /// times, between which there is nothing.
-    fn cuts_apart(&self) -> bool {
+    fn cuts_per_partition(&self) -> bool {
         false
     }
 

@@ -87,14 +87,16 @@ impl<D: Deployment> World<D> {
                 self.processes[usize::from(process)].jump(by);
             }
             Fault::Reconfigure { process, partition, to } => self.reconfigure(process.into(), partition, &to),
-            Fault::LoseRegion { region, apart, after } => self.lose_region(RegionId(region), apart, after),
+            Fault::LoseRegion { region, interval, after } => {
+                self.lose_region(RegionId(region), interval, after)
+            }
             Fault::LoseMajority { lost, after } => self.lose_processes(&lost, after),
             Fault::Damage { process, damage, repair, seed, down } => {
                 self.damage(process.into(), damage, (repair, seed), down);
             }
             Fault::CopyDisk { process } => self.copy_disk(process.into()),
             Fault::OlderDisk { process, down } => self.age(process.into(), down),
-            Fault::BlackOut { down, apart } => self.black_out(down, apart),
+            Fault::BlackOut { down, interval } => self.black_out(down, interval),
         }
     }
 
@@ -148,7 +150,7 @@ impl<D: Deployment> World<D> {
     }
 
     /// A region is lost, process by process; one other stays at least.
-    fn lose_region(&mut self, region: RegionId, apart: u64, after: u64) {
+    fn lose_region(&mut self, region: RegionId, interval: u64, after: u64) {
         let lacks = self.deployment.lacks().contains(&Feature::Eviction);
         let is_alone = self.processes.iter().all(|process| process.host.region == region);
         if lacks || is_alone || self.lost_region.is_some() {
@@ -159,9 +161,9 @@ impl<D: Deployment> World<D> {
         let is_in = |index: &usize| self.processes[*index].host.region == region;
         let lost: Vec<usize> = (0..self.processes.len()).filter(is_in).collect();
         for (place, process) in lost.iter().enumerate() {
-            self.after(place as u64 * apart, Event::Lose { process: *process });
+            self.after(place as u64 * interval, Event::Lose { process: *process });
         }
-        self.after(lost.len() as u64 * apart + after, Event::Evict { region });
+        self.after(lost.len() as u64 * interval + after, Event::Evict { region });
     }
 
     /// A process is gone for good.
@@ -199,7 +201,7 @@ impl<D: Deployment> World<D> {
         let replicas = lives.flat_map(|life| &life.replicas).filter(|r| r.node().slot.partition.is_some());
         let sound = replicas.filter(|replica| !self.deployment.is_recovering(replica.protocol()));
         let of = |replica: &Replica<D::Protocol>| {
-            let partition = replica.node().slot.partition.filter(|_| self.deployment.cuts_apart());
+            let partition = replica.node().slot.partition.filter(|_| self.deployment.cuts_per_partition());
             (partition, self.deployment.cut_of(replica.protocol(), region))
         };
         sound.map(of).collect()
@@ -207,7 +209,7 @@ impl<D: Deployment> World<D> {
 
     /// True if all replicas know the cuts and mean the same.
     fn agree(&self, cuts: &BTreeSet<(Option<PartitionId>, Option<Timestamp>)>) -> bool {
-        cuts.iter().all(|(_, cut)| cut.is_some()) && (cuts.len() == 1 || self.deployment.cuts_apart())
+        cuts.iter().all(|(_, cut)| cut.is_some()) && (cuts.len() == 1 || self.deployment.cuts_per_partition())
     }
 
     /// True unless something is lost for good and those that are left have not gone on, or agreed on a region's cut.

@@ -19,7 +19,7 @@ const LEAP: i64 = 4 * 3_600_000_000;
 /// How long a long outage lasts at most.
 const LONG: u64 = 120_000_000;
 /// How long after one process of a lost region the next one is lost at most.
-const APART: u64 = 200_000;
+const LOSS_INTERVAL: u64 = 200_000;
 /// How long it takes at most until an operator gives a lost region up.
 const EVICTED: u64 = 2_000_000;
 /// How long before its loss a region begins to fade at most.
@@ -80,7 +80,7 @@ pub(crate) fn of_disks(random: &mut Rng, swarm: &Swarm, hosts: &[Host], traffic:
 
 fn of_disk(feature: Feature, process: u16, down: u64, random: &mut Rng) -> Fault {
     let damage = match feature {
-        Feature::BlackOuts => return Fault::BlackOut { down, apart: random.u64(..RESTART) },
+        Feature::BlackOuts => return Fault::BlackOut { down, interval: random.u64(..RESTART) },
         Feature::OlderDisks => return Fault::OlderDisk { process, down },
         Feature::FlippedBits => Damage::Bit,
         Feature::ZeroedTails => Damage::Tail,
@@ -169,7 +169,7 @@ fn one(
             if faults.iter().any(lost) {
                 return;
             }
-            Fault::LoseRegion { region, apart: random.u64(..APART), after: random.u64(..EVICTED) }
+            Fault::LoseRegion { region, interval: random.u64(..LOSS_INTERVAL), after: random.u64(..EVICTED) }
         }
         Feature::Reconfiguration => match reconfiguration(random, hosts) {
             Some(fault) => fault,
@@ -199,14 +199,14 @@ fn sleeping_replica(at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<
     let storing: Vec<u16> =
         hosts.iter().filter(|host| !host.partitions.is_empty()).map(|host| host.process.0).collect();
     let Some(asleep) = random.choice(&storing).copied() else { return };
-    let mut apart = vec![asleep];
+    let mut isolated = vec![asleep];
     if random.bool() {
-        apart.extend(coordinator(random, hosts));
+        isolated.extend(coordinator(random, hosts));
     }
     let lasts = random.u64(20_000..ASLEEP);
-    let others = || hosts.iter().map(|host| host.process.0).filter(|process| !apart.contains(process));
+    let others = || hosts.iter().map(|host| host.process.0).filter(|process| !isolated.contains(process));
     let links =
-        apart.iter().flat_map(|end| others().flat_map(|other| [(*end, other), (other, *end)])).collect();
+        isolated.iter().flat_map(|end| others().flat_map(|other| [(*end, other), (other, *end)])).collect();
     faults.push(TimedFault { at, fault: Fault::Cut { links, lasts } });
     for from in [at, (at + lasts).saturating_sub(RESTART)] {
         let Some(process) = random.choice(&storing).copied() else { return };
@@ -219,11 +219,11 @@ fn sleeping_replica(at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<
 fn crash_loop(at: u64, random: &mut Rng, hosts: &[Host], faults: &mut Vec<TimedFault>) {
     let storing: Vec<u16> =
         hosts.iter().filter(|host| !host.partitions.is_empty()).map(|host| host.process.0).collect();
-    let apart = random.u64(10_000..2 * RESTART);
+    let interval = random.u64(10_000..2 * RESTART);
     for round in 0..random.u64(4..20) {
         let Some(process) = random.choice(&storing).copied() else { return };
-        let fault = Fault::Kill { process, down: random.u64(1_000..2 * apart) };
-        faults.push(TimedFault { at: at + round * apart, fault });
+        let fault = Fault::Kill { process, down: random.u64(1_000..2 * interval) };
+        faults.push(TimedFault { at: at + round * interval, fault });
     }
 }
 
@@ -275,8 +275,11 @@ pub(crate) fn fading(random: &mut Rng, hosts: &[Host], traffic: u64) -> Vec<Time
     let slow = ends().filter(|(from, to)| !is_peer(from, to)).map(link);
     let links: Vec<Link> = slow.flat_map(|(from, to)| [(from, to), (to, from)]).collect();
     let slow = Fault::SlowLinks { links, by: random.u64(..TIRED), lasts: TIRING + before + CUT };
-    let lost =
-        Fault::LoseRegion { region: region.0, apart: random.u64(..APART), after: random.u64(..EVICTED) };
+    let lost = Fault::LoseRegion {
+        region: region.0,
+        interval: random.u64(..LOSS_INTERVAL),
+        after: random.u64(..EVICTED),
+    };
     let faults = [(at - before - TIRING, slow), (at - before, cut), (at, lost)];
     faults.map(|(at, fault)| TimedFault { at, fault }).into()
 }

@@ -76,7 +76,12 @@ pub(crate) enum Fault {
     Reconfigure { process: u16, partition: u16, to: Vec<u16> },
     /// All processes of a region are lost with their disks, one so long after the other; and so long after the last one an
     /// operator lets the others go on without it.
-    LoseRegion { region: u16, apart: u64, after: u64 },
+    LoseRegion {
+        region: u16,
+        #[serde(rename = "apart")]
+        interval: u64,
+        after: u64,
+    },
     /// These processes are lost with their disks, more than a partition survives; so long after that an operator lets those
     /// that are left go on.
     LoseMajority { lost: Vec<u16>, after: u64 },
@@ -87,7 +92,11 @@ pub(crate) enum Fault {
     /// A process dies for so long and has the copy of its disk afterwards.
     OlderDisk { process: u16, down: u64 },
     /// All processes lose power, the first one for so long, each further one for so much longer.
-    BlackOut { down: u64, apart: u64 },
+    BlackOut {
+        down: u64,
+        #[serde(rename = "apart")]
+        interval: u64,
+    },
 }
 
 /// A fault and when it happens.

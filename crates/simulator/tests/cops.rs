@@ -47,8 +47,9 @@ fn a_region_is_lost_and_the_others_go_on() {
 fn a_survivor_that_forgets_the_eviction_gets_it_again() {
     for step in 0..4 {
         let mut script = Script::draw("cops", &CopsDeployment::default(), 3, &[]);
-        let layout = Layout { regions: 2, partitions: 1, replicas: 1, apart: true, ..Layout::default() };
-        script.layout = Layout { beside: true, ..layout };
+        let layout =
+            Layout { regions: 2, partitions: 1, replicas: 1, one_partition_each: true, ..Layout::default() };
+        script.layout = Layout { colocated: true, ..layout };
         (script.swarm.features, script.swarm.sync, script.traffic) = (BTreeSet::new(), 100_000, 2_000_000);
         let fault = |at: u64, fault: serde_json::Value| json!({ "at": at, "fault": fault }).to_string();
         let power_cut = json!({ "process": 0, "down": 50_000, "after_write": false });

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// stands still so that whoever leads there is deposed, so many steps after the operator has spoken.
 fn eviction(step: u64) -> Script {
     let mut script = Script::draw("wren-copies", &WrenCopiesDeployment::default(), 3, &[]);
-    script.layout = Layout { regions: 3, partitions: 2, replicas: 3, beside: true, ..Layout::default() };
+    script.layout = Layout { regions: 3, partitions: 2, replicas: 3, colocated: true, ..Layout::default() };
     let swarm = &mut script.swarm;
     (swarm.loss, swarm.duplication, swarm.reordering, swarm.jitter) = (0.0, 0.0, 0.0, 0.1);
     (swarm.clients, swarm.features) = (9, BTreeSet::new());

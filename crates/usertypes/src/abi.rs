@@ -149,17 +149,17 @@ pub struct ModeSpec {
     /// Its name, for people.
     pub name: String,
     /// The modes that may be held beside it, a bit for each number; perhaps itself.
-    pub beside: u8,
+    pub compatible_with: u8,
 }
 
 impl Codec for ModeSpec {
     fn encode(&self, out: &mut Vec<u8>) {
         self.name.encode(out);
-        out.push(self.beside);
+        out.push(self.compatible_with);
     }
 
     fn decode(input: &mut Input<'_>) -> Option<Self> {
-        Some(ModeSpec { name: String::decode(input)?, beside: u8::decode(input)? })
+        Some(ModeSpec { name: String::decode(input)?, compatible_with: u8::decode(input)? })
     }
 }
 
@@ -176,8 +176,8 @@ pub struct Spec {
 
 impl Spec {
     /// True if holders of these modes may have the lock together.
-    pub fn is_beside(&self, a: u8, b: u8) -> bool {
-        self.modes.get(usize::from(a)).is_some_and(|mode| u32::from(mode.beside) >> b & 1 == 1)
+    pub fn are_compatible(&self, a: u8, b: u8) -> bool {
+        self.modes.get(usize::from(a)).is_some_and(|mode| u32::from(mode.compatible_with) >> b & 1 == 1)
     }
 
     /// True if no operation of this mode has an effect.

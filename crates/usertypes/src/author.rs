@@ -55,17 +55,17 @@ pub trait UserType {
 #[derive(Clone, Copy, Debug)]
 pub struct LockMode {
     name: &'static str,
-    beside: &'static [&'static str],
+    compatible_with: &'static [&'static str],
 }
 
 impl LockMode {
     /// One that may be held beside these, one of which may be itself. It is enough if one of two names the other.
-    pub const fn new(name: &'static str, beside: &'static [&'static str]) -> Self {
-        LockMode { name, beside }
+    pub const fn new(name: &'static str, compatible_with: &'static [&'static str]) -> Self {
+        LockMode { name, compatible_with }
     }
 
     fn names(&self, other: &LockMode) -> bool {
-        self.beside.contains(&other.name)
+        self.compatible_with.contains(&other.name)
     }
 }
 
@@ -115,12 +115,14 @@ impl Operation {
 }
 
 fn spec_of<T: UserType>() -> Spec {
-    let beside = |mode: &LockMode| {
+    let compatible_with = |mode: &LockMode| {
         let others = T::MODES.iter().take(MAX_MODES).enumerate();
         let named = others.filter(|(_, other)| mode.names(other) || other.names(mode));
         named.fold(0, |bits, (number, _)| bits | 1 << number)
     };
-    let modes = T::MODES.iter().map(|mode| ModeSpec { name: mode.name.to_string(), beside: beside(mode) });
+    let modes = T::MODES
+        .iter()
+        .map(|mode| ModeSpec { name: mode.name.to_string(), compatible_with: compatible_with(mode) });
     Spec {
         operations: T::OPERATIONS.iter().map(|operation| operation.spec(T::MODES)).collect(),
         modes: modes.collect(),

@@ -25,7 +25,7 @@ use scene::{Refutation, Scene, Verdict, judge};
 /// How many scenes are played with so many steps: of any operations.
 const SCENES: [(usize, usize); 2] = [(2, 400), (3, 200)];
 /// The same of operations in modes that may be held together, for all such pairs of modes together.
-const BESIDE: [(usize, usize); 2] = [(2, 100), (3, 50)];
+const COMPATIBLE_PAIRS: [(usize, usize); 2] = [(2, 100), (3, 50)];
 /// The same of one operation, called twice.
 const AGAIN: usize = 60;
 const SEED: u64 = 0x00c1_a2e7;
@@ -112,10 +112,10 @@ pub fn check_until(module: &Module, give_up: &dyn Fn() -> bool) -> Result<Report
     for (steps, count) in SCENES {
         played.play(count, || Scene::draw(&mut draw, steps, &all))?;
     }
-    let beside = claims::beside(spec);
-    for (steps, count) in BESIDE {
-        for operations in &beside {
-            played.play(count.div_ceil(beside.len()), || Scene::draw(&mut draw, steps, operations))?;
+    let pairs = claims::compatible_pairs(spec);
+    for (steps, count) in COMPATIBLE_PAIRS {
+        for operations in &pairs {
+            played.play(count.div_ceil(pairs.len()), || Scene::draw(&mut draw, steps, operations))?;
         }
     }
     if spec.combines {

@@ -359,11 +359,11 @@ fn check_modes(spec: &Spec) -> Result<(), String> {
         if modes[..place].iter().any(|other| other.name == mode.name) {
             return Err(format!("two lock modes are called '{}'", mode.name));
         }
-        if u32::from(mode.beside) >> modes.len() != 0 {
+        if u32::from(mode.compatible_with) >> modes.len() != 0 {
             return Err(format!("lock mode '{}' is held beside one that the type does not have", mode.name));
         }
         let one_sided = |other: &usize| {
-            spec.is_beside(place as u8, *other as u8) != spec.is_beside(*other as u8, place as u8)
+            spec.are_compatible(place as u8, *other as u8) != spec.are_compatible(*other as u8, place as u8)
         };
         if let Some(other) = (0..place).find(one_sided) {
             let (one, other) = (&mode.name, &modes[other].name);

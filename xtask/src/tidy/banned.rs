@@ -50,6 +50,8 @@ const NAMES: &[(&str, &str)] = &[
     ("Handling", "runner"),
     ("Joining", "bootstrap"),
     ("gained", "results"),
+    ("beside", "concurrent, compatible, colocated or neighbor"),
+    ("apart", "separate, independent, isolated or a distance"),
     ("asked", "a request or query"),
     ("told", "a reply, report or notification"),
     ("kept", "retained, stored or held"),

@@ -65,14 +65,14 @@ mod tests {
     fn expected(scale: i32, edges: f64, high: i32) -> f64 {
         let choose = |n: i32, k: i32| (0..k).fold(1.0, |all, i| all * f64::from(n - i) / f64::from(i + 1));
         let mut sum = 0.0;
-        // Of the followers' bits so many are high beside a low one, and beside a high one.
-        for beside_low in 0..=scale - high {
-            for beside_high in 0..=high {
-                let each = 0.57f64.powi(scale - high - beside_low)
-                    * 0.19f64.powi(beside_low)
-                    * 0.19f64.powi(high - beside_high)
-                    * 0.05f64.powi(beside_high);
-                let users = choose(scale - high, beside_low) * choose(high, beside_high);
+        // Of the followers' bits so many are high where the user's is low, and where it is high.
+        for at_low in 0..=scale - high {
+            for at_high in 0..=high {
+                let each = 0.57f64.powi(scale - high - at_low)
+                    * 0.19f64.powi(at_low)
+                    * 0.19f64.powi(high - at_high)
+                    * 0.05f64.powi(at_high);
+                let users = choose(scale - high, at_low) * choose(high, at_high);
                 sum += users * (1.0 - (1.0 - each).powf(edges));
             }
         }

@@ -84,8 +84,8 @@ fn ratios(rounds: &[Measured], first: &'static str, other: &'static str) -> Rati
     let of = |protocol: &'static str| rounds.iter().filter(move |measured| measured.protocol == protocol);
     let pairs: Vec<(&Summary, &Summary)> = of(other)
         .filter_map(|other| {
-            let beside = of(first).find(|first| first.round == other.round)?;
-            Some((&other.summary, &beside.summary))
+            let baseline = of(first).find(|first| first.round == other.round)?;
+            Some((&other.summary, &baseline.summary))
         })
         .collect();
     let spread = |what: &dyn Fn(&Summary) -> f64| {

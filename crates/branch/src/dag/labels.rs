@@ -49,7 +49,7 @@ struct Seen {
 type ExtraBounds = SmallVec<[(u64, u64); 2]>;
 
 /// More than this is not a little.
-const BESIDES: usize = 8;
+const MAX_EXTRA_BOUNDS: usize = 8;
 
 type Base = Arc<Seen>;
 
@@ -107,11 +107,11 @@ impl Branches {
             branch.tip += 1;
             return Label { branch: parent.branch, sequence: branch.tip };
         }
-        self.label_apart(parents, mutants)
+        self.label_on_new_branch(parents, mutants)
     }
 
     /// The same on a branch of its own.
-    pub fn label_apart(&mut self, parents: &[Label], mutants: Mutants) -> Label {
+    pub fn label_on_new_branch(&mut self, parents: &[Label], mutants: Mutants) -> Label {
         let known = match parents {
             [parent] if !mutants.has(Mutant::ForkSeesSibling) => {
                 self.branches.get(&parent.branch).and_then(|branch| branch.below(*parent))
@@ -151,8 +151,8 @@ impl Branches {
         let parent = *parents.iter().max_by_key(|parent| self.width(**parent))?;
         let above = self.ancestor_of(parent).map(|(ancestor, _)| *ancestor);
         above.into_iter().chain([parent]).find_map(|ancestor| {
-            let besides = self.besides(ancestor, bounds)?;
-            Some((ancestor, besides))
+            let extra_bounds = self.extra_bounds(ancestor, bounds)?;
+            Some((ancestor, extra_bounds))
         })
     }
 
@@ -164,8 +164,8 @@ impl Branches {
     }
 
     /// Which of these bounds are not what a state sees, if they are few.
-    fn besides(&self, at: Label, bounds: &[(u64, u64)]) -> Option<ExtraBounds> {
-        if bounds.len() > self.width(at) + BESIDES {
+    fn extra_bounds(&self, at: Label, bounds: &[(u64, u64)]) -> Option<ExtraBounds> {
+        if bounds.len() > self.width(at) + MAX_EXTRA_BOUNDS {
             return None;
         }
         let mut seen = self.base(at).iter().peekable();
@@ -175,10 +175,10 @@ impl Branches {
             let known = seen.peek().filter(|(other, _)| other == branch).map(|(_, known)| known);
             own.max(known).is_some_and(|known| bound <= known)
         };
-        let besides: ExtraBounds =
-            bounds.iter().filter(|bound| !is_seen(bound)).copied().take(BESIDES + 1).collect();
+        let extra_bounds: ExtraBounds =
+            bounds.iter().filter(|bound| !is_seen(bound)).copied().take(MAX_EXTRA_BOUNDS + 1).collect();
         self.meter.lookups(bounds.len() / STEPS);
-        (besides.len() <= BESIDES).then_some(besides)
+        (extra_bounds.len() <= MAX_EXTRA_BOUNDS).then_some(extra_bounds)
     }
 
     /// The states of a branch see what has this label, which was given after theirs: it stands for one of their ancestors.
@@ -283,11 +283,11 @@ impl Branches {
                 }
             })
         };
-        let mut is_apart = |at: &Label| {
+        let mut is_unrelated = |at: &Label| {
             let base = self.branches.get(&at.branch).map(|branch| &branch.base);
             first.get(&at.branch).is_none_or(|first| *first >= at.sequence) && base.is_none_or(&mut sees_none)
         };
-        at.iter().map(&mut is_apart).collect()
+        at.iter().map(&mut is_unrelated).collect()
     }
 
     /// Forgets what the bases of up to `budget` branches say of branches that are gone; returns how many it looked at.
@@ -493,8 +493,8 @@ impl<'d> View<'d> {
     /// What an ancestor sees, and what this state sees besides, if that is little.
     pub(crate) fn by_ancestor(&self) -> Option<(View<'d>, &'d [(u64, u64)])> {
         let (None, [at]) = (&self.gathered, &self.at[..]) else { return None };
-        let (ancestor, besides) = self.branches.ancestor_of(*at)?;
-        Some((View::new(self.branches, smallvec![*ancestor]), besides))
+        let (ancestor, extra_bounds) = self.branches.ancestor_of(*at)?;
+        Some((View::new(self.branches, smallvec![*ancestor]), extra_bounds))
     }
 
     /// How many bounds [`View::bounds`] gives.
@@ -507,12 +507,12 @@ impl<'d> View<'d> {
 
     /// Branches with how far up they are seen; one may come several times, then the greatest counts.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = (u64, u64)> {
-        let (gathered, apart) = match &self.gathered {
+        let (gathered, labels) = match &self.gathered {
             Some(bounds) => (&bounds.0[..], &[][..]),
             None => (&[][..], &self.at[..]),
         };
-        let apart = apart.iter().flat_map(|at| self.branches.bounds(*at));
-        gathered.iter().copied().chain(apart)
+        let labels = labels.iter().flat_map(|at| self.branches.bounds(*at));
+        gathered.iter().copied().chain(labels)
     }
 
     /// The bounds in the order of branches, where they are one list: of one state those of other branches than its own.

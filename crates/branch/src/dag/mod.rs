@@ -118,7 +118,7 @@ impl Dag {
 
     /// A label for a merge of these states, which nobody sees until the merge is inserted.
     pub(crate) fn reserve(&mut self, parents: &[Node]) -> Label {
-        let label = self.branches.label_apart(&self.labels_of(parents), self.mutants);
+        let label = self.branches.label_on_new_branch(&self.labels_of(parents), self.mutants);
         self.branches.retain(label);
         label
     }

@@ -98,7 +98,7 @@ impl Dag {
         }
         let parents = self.parents_of(parents)?;
         let labels = self.labels_of(&parents);
-        let label = self.branches.label_apart(&labels, Mutants::NONE);
+        let label = self.branches.label_on_new_branch(&labels, Mutants::NONE);
         Ok(self.place(id, label, parents, writes))
     }
 }

@@ -133,15 +133,15 @@ impl VisibilitySplitter {
     pub fn step(&mut self, dag: &Dag) -> bool {
         let Some((_, node)) = self.next.filter(|_| self.open > 0) else { return false };
         let by = self.seen[node.place()].clone().unwrap_or_else(|| SeenBy::none(self.heads));
-        let is_apart = by.count() < self.heads;
+        let is_divergent = by.count() < self.heads;
         let parents = dag.parents(node);
-        if !is_apart {
+        if !is_divergent {
             parents.iter().for_each(|parent| self.above[parent.place()] = true);
         }
         dag.meter().states(1);
         self.next = match parents {
             // Every head that sees it sees it from here on: it comes next.
-            [parent] if is_apart && dag.children(*parent).len() == 1 => {
+            [parent] if is_divergent && dag.children(*parent).len() == 1 => {
                 self.open += 1;
                 self.seen[parent.place()] = Some(by.clone());
                 Some((dag.id(*parent), *parent))
@@ -152,7 +152,7 @@ impl VisibilitySplitter {
                 self.waiting.pop()
             }
         };
-        match is_apart {
+        match is_divergent {
             true => {
                 self.open -= 1;
                 self.divergent.insert(dag.recency(node), (node, by));

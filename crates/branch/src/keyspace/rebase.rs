@@ -100,9 +100,9 @@ impl Keyspace {
     /// Lets the last merge go, unless something goes on, or may, from what it does not see, or from what it merged.
     pub(super) fn forget_merge(&mut self) {
         let Some(Rebase { merge, left, .. }) = &self.rebase else { return };
-        let is_beside = |node: Node| !self.dag.sees(*merge, node);
+        let is_concurrent = |node: Node| !self.dag.sees(*merge, node);
         let mut others = self.dag.held().into_iter().filter(|node| !left.contains(node));
-        if !self.dag.heads().any(is_beside) && !others.any(is_beside) {
+        if !self.dag.heads().any(is_concurrent) && !others.any(is_concurrent) {
             self.let_go_of_merge();
         }
     }

@@ -27,8 +27,8 @@ pub(crate) struct Resolved {
 /// For states that have changed a key independently, the label of the newest version that each sees, as far as it is
 /// known.
 fn newest_of_each(changes: &[Changed]) -> BTreeMap<usize, Label> {
-    let apart = if are_apart(changes) { changes } else { &[] };
-    apart.iter().filter_map(|changed| Some((changed.seen.first(), changed.newest?))).collect()
+    let independent = if are_independent(changes) { changes } else { &[] };
+    independent.iter().filter_map(|changed| Some((changed.seen.first(), changed.newest?))).collect()
 }
 
 /// So many labels are not looked through in vain.
@@ -36,11 +36,11 @@ const FEW: usize = 4;
 
 /// Of one of them.
 fn newest_of(changes: &[Changed], place: usize) -> Option<Label> {
-    changes[place].newest.filter(|_| are_apart(changes))
+    changes[place].newest.filter(|_| are_independent(changes))
 }
 
 /// True if every change is seen by one state alone.
-pub(super) fn are_apart(changes: &[Changed]) -> bool {
+pub(super) fn are_independent(changes: &[Changed]) -> bool {
     changes.iter().all(|changed| changed.seen.count() == 1)
 }
 
@@ -134,14 +134,14 @@ impl<'e> Evaluation<'e> {
             Some((seen.first(), elements))
         };
         let touched = changes.iter().enumerate().map(&mut touched).collect::<Option<Vec<_>>>()?;
-        let beside = match as_is {
+        let other_side = match as_is {
             Some(place) if changes.len() == 2 => {
                 let other = layer.states[changes[1 - place].seen.first()];
                 Some(self.read((other, newest_of(changes, 1 - place)), |cell, _| cell.clone()))
             }
             _ => None,
         };
-        let lens = self.newest(view, changes, |newest, _| Lens::new(newest, beside.as_ref(), &touched))?;
+        let lens = self.newest(view, changes, |newest, _| Lens::new(newest, other_side.as_ref(), &touched))?;
         let labels = newest_of_each(changes);
         let at = |state: usize| (layer.states[state], labels.get(&state).copied());
         // What is merged of the elements that were met.
@@ -192,7 +192,7 @@ impl<'e> Evaluation<'e> {
         if change.adds_to_elements() && !lens.adds(&newest, &merged) {
             return None;
         }
-        let (from, to) = lens.apart(&newest, &merged);
+        let (from, to) = lens.differing_cells(&newest, &merged);
         Some(Ok((effects_between(&from, &to, change), change)))
     }
 
@@ -304,14 +304,14 @@ impl<'e> Evaluation<'e> {
         if changes.is_empty() {
             return Ok(self.at((layer.states[0], None)));
         }
-        match are_apart(changes) {
-            true => self.fold_apart(layer, changes),
+        match are_independent(changes) {
+            true => self.fold_independent(layer, changes),
             false => self.fold_mixed(layer, changes),
         }
     }
 
     /// Every change is seen by one state alone.
-    fn fold_apart(&mut self, layer: &Layer, changes: &[Changed]) -> Result<Resolved, Clash> {
+    fn fold_independent(&mut self, layer: &Layer, changes: &[Changed]) -> Result<Resolved, Clash> {
         self.dag.meter().lookups(changes.len());
         let mut changed: Vec<(usize, &Changed)> =
             changes.iter().map(|changed| (changed.seen.first(), changed)).collect();

@@ -39,14 +39,14 @@ impl<'c> Lens<'c> {
     /// For changes of a collection, which is this for one who sees them: of each which state is the first to see it,
     /// and which elements it may have changed. Nothing, if that is hardly less than the whole. An element that the
     /// other value lacks is no witness.
-    pub fn new(cell: &Cell, beside: Option<&Cell>, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
+    pub fn new(cell: &Cell, other_side: Option<&Cell>, changes: &[(usize, Vec<&'c [u8]>)]) -> Option<Self> {
         let mut elements: Vec<&[u8]> = changes.iter().flat_map(|(_, changed)| changed).copied().collect();
         let on_each = elements.len() / changes.len().max(1);
         elements.sort_unstable();
         elements.dedup();
         let is_other = |element: &&[u8]| {
             elements.binary_search(element).is_err()
-                && beside.is_none_or(|beside| part_of(beside, element).is_some())
+                && other_side.is_none_or(|other_side| part_of(other_side, element).is_some())
         };
         let (len, witness) = match cell.value.as_ref().filter(|_| is_collection(cell))? {
             Value::Set(set) => {
@@ -96,7 +96,7 @@ impl<'c> Lens<'c> {
     }
 
     /// Two values that differ as these parts of all elements do.
-    pub fn apart(&self, from: &Parts, to: &Parts) -> (Cell, Cell) {
+    pub fn differing_cells(&self, from: &Parts, to: &Parts) -> (Cell, Cell) {
         let differing = || (0..self.len()).filter(|place| from[*place] != to[*place]);
         let cell = |parts: &Parts| {
             let some = differing().filter_map(|place| Some((self.elements[place], parts[place].as_ref()?)));

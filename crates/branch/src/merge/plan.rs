@@ -9,7 +9,7 @@
 //! not with changes times branches.
 
 use super::divergence::Notes;
-use super::evaluation::{Evaluation, are_apart, sides};
+use super::evaluation::{Evaluation, are_independent, sides};
 use super::value::{Clash, Policy};
 use super::{Changed, Changes, Resolved};
 use crate::dag::{Dag, Node, SeenBy, View, VisibilitySplit};
@@ -200,7 +200,7 @@ impl Bases {
 
 /// Names of so many states those at which a key with these changes meets other ones; one may be named several times.
 fn meetings(changes: &[Changed], states: usize, mut meets: impl FnMut(usize)) {
-    if are_apart(changes) {
+    if are_independent(changes) {
         let least = changes.iter().map(|changed| changed.seen.first()).min();
         let others = changes.iter().map(|changed| changed.seen.first());
         others.filter(|state| Some(*state) != least).for_each(&mut meets);

@@ -79,8 +79,8 @@ impl Model for Branch {
     fn placement(&self, options: &StoredOptions, place: &Place<'_>) -> Vec<Vec<u16>> {
         let Ok(options) = read::<Options>(options) else { return Vec::new() };
         let topology = placement::topology(&options, place);
-        let apart = topology.partitions.first().map_or(0, Vec::len);
-        let records = (0..apart).map(|number| {
+        let partitions = topology.partitions.first().map_or(0, Vec::len);
+        let records = (0..partitions).map(|number| {
             let of_region = |partitions: &Vec<Address>| partitions.get(number).map(|at| at.process.0);
             topology.partitions.iter().filter_map(of_region).collect()
         });

@@ -14,8 +14,8 @@ pub fn topology(options: &Options, place: &Place<'_>) -> site::Topology {
         let index = (usize::from(place.keyspace.0) + usize::from(partition)) % processes.len();
         place.address(processes[index], partition)
     };
-    let apart = if options.partitions > 1 { options.partitions } else { 0 };
-    let records = |region| (1..=apart).map(|partition| at(region, partition)).collect();
+    let partitions = if options.partitions > 1 { options.partitions } else { 0 };
+    let records = |region| (1..=partitions).map(|partition| at(region, partition)).collect();
     let regions = 0..place.cluster.region_count();
     site::Topology {
         sites: regions.clone().map(|region| at(region, 0)).collect(),

@@ -270,7 +270,7 @@ fn given_at(now_millis: u64, consumer: &'static str, entries: &[u64]) -> Effect<
         gone: stream::Ids::none(),
         last: ids.last().copied(),
         read: None,
-        beside: false,
+        shared: false,
     })
 }
 

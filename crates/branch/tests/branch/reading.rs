@@ -114,10 +114,10 @@ fn below_a_merge_of_many_branches_a_key_is_looked_for_once() {
         let heads: Vec<StateId> =
             (2..2 + branches).map(|number| world.state(number, &[base], &[("k", large(number))])).collect();
         let merge = world.state(1 << 20, &heads, &[("other", set("1"))]);
-        let beside = world.state((1 << 20) + 1, &[base], &[("l", set("1"))]);
+        let sibling = world.state((1 << 20) + 1, &[base], &[("l", set("1"))]);
         let begun: Vec<StateId> =
             (2..6).map(|number| world.state((1 << 20) + number, &[merge], &[("l", set("2"))])).collect();
-        let again = world.state(1 << 21, &[beside, begun[1]], &[("l", set("3"))]);
+        let again = world.state(1 << 21, &[sibling, begun[1]], &[("l", set("3"))]);
         let expected = (1 + branches).to_string().repeat(300);
         assert!([begun[0], begun[1], again].iter().all(|state| world.text(*state, "k") == expected));
         [begun[1], begun[3], again].map(|state| world.keyspace.lookups(state, &key("k")))

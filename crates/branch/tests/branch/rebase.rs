@@ -118,7 +118,7 @@ impl Sites {
 #[derive(Default)]
 struct Counted {
     /// Merges with a merge that was made meanwhile, as soon as somebody committed beside it.
-    beside: usize,
+    rebased: usize,
     /// Of heads that were left beside.
     left: usize,
     /// Merges of which clients committed something between two pieces.
@@ -150,7 +150,7 @@ fn run(seed: u64, options_of_site: Options, pieces: bool) -> Counted {
         if random.u8(..3) == 0 {
             let next = sites.begin(number as u64);
             let transaction = open[number].replace(next).expect("it is open");
-            counted.beside += usize::from(sites.commit(transaction).is_some());
+            counted.rebased += usize::from(sites.commit(transaction).is_some());
             committed += 1;
             sites.world.keyspace.abort(open[number].take().expect("it is open"));
             // It begins below what it has just committed, at once or when it has something to do.
@@ -191,31 +191,31 @@ fn a_merge_in_pieces_is_the_one_at_once_and_what_comes_beside_is_merged_with_it(
     let mut all = Counted::default();
     let seeds = if crate::soaks() { 300 } else { 75 };
     for seed in 0..seeds {
-        let Counted { beside, left, passed, pieces } = run(seed, options(1), true);
-        all.beside += beside;
+        let Counted { rebased, left, passed, pieces } = run(seed, options(1), true);
+        all.rebased += rebased;
         all.left += left;
         all.passed += passed;
         all.pieces += pieces;
     }
-    let Counted { beside, left, passed, pieces } = all;
+    let Counted { rebased, left, passed, pieces } = all;
     assert!(6 * pieces > seeds as usize, "{pieces} pieces of what was done beside a merge were merged");
     assert!(3 * passed > 2 * seeds as usize, "clients committed during {passed} merges");
     assert!(
-        3 * beside > 2 * seeds as usize && 6 * left > seeds as usize,
-        "{beside} commits, {left} heads were merged with a merge beside them"
+        3 * rebased > 2 * seeds as usize && 6 * left > seeds as usize,
+        "{rebased} commits, {left} heads were merged with a merge beside them"
     );
 }
 
 #[test]
 fn it_is_merged_as_whoever_looks_at_all_states_merges_it() {
-    let merged: usize = (0..60).map(|seed| run(seed, options(1), false).beside).sum();
+    let merged: usize = (0..60).map(|seed| run(seed, options(1), false).rebased).sum();
     assert!(merged > 200, "{merged} transactions were open while heads were merged");
 }
 
 #[test]
 fn others_changes_of_what_it_wrote_are_not_forgotten() {
     let mutant = Options { mutants: Mutant::ForgetMeanwhile.into(), ..options(1) };
-    let all = || (0..20).map(|seed| run(seed, mutant, false).beside).sum::<usize>();
+    let all = || (0..20).map(|seed| run(seed, mutant, false).rebased).sum::<usize>();
     assert!(std::panic::catch_unwind(all).is_err());
 }
 

@@ -284,7 +284,7 @@ fn what_one_that_is_lost_later_has_given_counts() {
     world.part(replica(1, 1), replica(0, 1));
     world.tell(replica(1, 1), Message::Evict { regions: vec![RegionId(2)] });
     world.run_ms(500);
-    world.apart.remove(&(replica(2, 0), replica(0, 0)));
+    world.cut_links.remove(&(replica(2, 0), replica(0, 0)));
     world.run_ms(500);
     assert_eq!(get(&mut world, client(0, 2), &album), "album");
     lose(&mut world, 2);

@@ -141,7 +141,7 @@ fn an_accepted_loss_waits_for_no_region_that_is_gone() {
     world.crash(replica(0, 0));
     world.run_ms(20);
     world.start_from(replica(0, 0), false);
-    world.apart.clear();
+    world.cut_links.clear();
     world.run_ms(8_000);
     assert_eq!(get(&mut world, own, &key(0)), "after");
 }

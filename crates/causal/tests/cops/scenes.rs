@@ -31,7 +31,7 @@ pub fn world(regions: u16, options: Options) -> World {
 impl World {
     /// Lets nothing pass from one node to another.
     pub fn part(&mut self, from: Address, to: Address) {
-        self.apart.insert((from, to));
+        self.cut_links.insert((from, to));
     }
 }
 

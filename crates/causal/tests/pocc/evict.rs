@@ -69,7 +69,7 @@ impl Scene {
         world.run_ms(300);
         let [x, y, z] = [(0, "x"), (1, "y"), (0, "z")].map(|(index, name)| key_in(index, 2, name));
         [HERE, MIDDLE].iter().for_each(|to| {
-            world.apart.insert((replica(FAR, 0), replica(*to, 0)));
+            world.cut_links.insert((replica(FAR, 0), replica(*to, 0)));
         });
         let far = Client::new(coordinator(FAR, 0), 1);
         set(&mut world, far, &x, "x");

@@ -28,7 +28,7 @@ fn of(options: Options) -> World {
 fn a_clock_of_another_region_that_leaps_ahead_stops_nobody() {
     let mut world = of(Options::default());
     world.host(replica(FAR, 1)).skew = HOURS_US;
-    let (ahead, beside) = (key_in(1, 2, "ahead"), key_in(1, 2, "beside"));
+    let (ahead, second) = (key_in(1, 2, "ahead"), key_in(1, 2, "beside"));
     assert_eq!(client(FAR, 1).one(&mut world, &ahead, write("early")), "OK");
     world.run_ms(200);
     let begun = world.now;
@@ -36,7 +36,7 @@ fn a_clock_of_another_region_that_leaps_ahead_stops_nobody() {
         let (client, other) = (client(HERE, session), format!("other{session}"));
         assert_eq!(client.one(&mut world, &ahead, GET), "(nil)");
         assert_eq!(client.many(&mut world, &[step(&ahead, GET), step(&other, GET)]), "(nil); (nil)");
-        assert!(client.one(&mut world, &beside, increment(1)).starts_with("(integer)"));
+        assert!(client.one(&mut world, &second, increment(1)).starts_with("(integer)"));
         assert_eq!(client.one(&mut world, &other, write("v")), "OK");
         assert_eq!(client.one(&mut world, &other, GET), "\"v\"");
         assert_eq!(client.begin(&mut world), "OK");

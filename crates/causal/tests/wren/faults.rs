@@ -206,8 +206,8 @@ fn without_a_partition_the_others_keys_are_served_and_errors_name_it() {
     assert_eq!(client.many(&mut world, &both), refused);
     assert_eq!(client.one(&mut world, &b, GET), refused);
     assert!(client.one(&mut world, &b, write("z")).starts_with("-UNKNOWNOUTCOME partition 1"));
-    let beside = Client::new(client.at, 2);
-    (0..20).for_each(|_| assert_eq!(beside.one(&mut world, &a, write("x")), "OK"));
+    let other = Client::new(client.at, 2);
+    (0..20).for_each(|_| assert_eq!(other.one(&mut world, &a, write("x")), "OK"));
     let remembered = world.node(replica(0, 0)).as_partition().expect("a replica").remembered();
     assert!(remembered <= 1, "{remembered} decisions: one in doubt elsewhere holds up none here");
     world.start(replica(0, 1));

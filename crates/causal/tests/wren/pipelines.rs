@@ -43,7 +43,7 @@ fn draw(random: &mut Rng) -> (usize, Operation<'static>) {
 #[test]
 fn replies_are_those_of_one_command_after_the_other() {
     for seed in 0..30 {
-        let (mut together, mut apart) = (world(seed), world(seed));
+        let (mut together, mut one_by_one) = (world(seed), world(seed));
         let client = Client::new(coordinator(0, 0), 1);
         let keys = [key_in(0, 2, "k"), key_in(0, 2, "l"), key_in(1, 2, "k")];
         let mut random = Rng::with_seed(seed);
@@ -52,7 +52,7 @@ fn replies_are_those_of_one_command_after_the_other() {
             let commands: Vec<(String, Operation<'static>)> =
                 drawn.map(|(key, operation)| (keys[key].clone(), operation)).collect();
             let one_by_one =
-                commands.iter().map(|(key, operation)| client.one(&mut apart, key, operation.clone()));
+                commands.iter().map(|(key, operation)| client.one(&mut one_by_one, key, operation.clone()));
             let one_by_one: Vec<String> = one_by_one.collect();
             assert_eq!(pipeline(client, &mut together, &commands), one_by_one, "seed {seed}: {commands:?}");
         }

@@ -86,7 +86,7 @@ pub struct World {
     pub(super) flights: BTreeMap<(u64, u64), Flight>,
     pub(super) cut: BTreeSet<(RegionId, RegionId)>,
     /// Nothing passes from one of these to the other.
-    pub apart: BTreeSet<(Address, Address)>,
+    pub cut_links: BTreeSet<(Address, Address)>,
     sent: u64,
     requests: u64,
     pub random: Rng,
@@ -121,7 +121,7 @@ impl World {
             hosts: BTreeMap::new(),
             flights: BTreeMap::new(),
             cut: BTreeSet::new(),
-            apart: BTreeSet::new(),
+            cut_links: BTreeSet::new(),
             sent: 0,
             requests: 0,
             random: Rng::with_seed(seed),
@@ -226,7 +226,7 @@ impl World {
     /// Lets everything pass.
     pub fn heal(&mut self) {
         self.cut.clear();
-        self.apart.clear();
+        self.cut_links.clear();
     }
 
     /// Asks a coordinator.
@@ -306,7 +306,7 @@ impl World {
         let (here, there) = (self.hosts[&from.address()].region, self.hosts[&to].region);
         let copies = if self.random.u64(..100) < self.faults.duplication { 2 } else { 1 };
         for _ in 0..copies {
-            let is_cut = self.cut.contains(&(here, there)) || self.apart.contains(&(from.address(), to));
+            let is_cut = self.cut.contains(&(here, there)) || self.cut_links.contains(&(from.address(), to));
             if is_cut || self.random.u64(..100) < self.faults.loss {
                 continue;
             }

@@ -73,8 +73,8 @@ impl Key {
             }
             // No workload asks for places of elements.
             Operation::Position { .. } => Answer::NotJudged,
-            Operation::InsertBeside { .. } if !exists => integer(0),
-            Operation::InsertBeside { before, pivot, value } => {
+            Operation::InsertNextTo { .. } if !exists => integer(0),
+            Operation::InsertNextTo { before, pivot, value } => {
                 let Some(found) = list.iter().position(|element| element == pivot) else {
                     return integer(-1);
                 };

@@ -158,7 +158,7 @@ fn on_list() -> impl Strategy<Value = list::Operation<'static>> {
         1 => (index(), index()).prop_map(|(start, stop)| Operation::Trim { start, stop }),
         1 => (index(), text()).prop_map(|(count, value)| Operation::Remove { count, value }),
         1 => (any::<bool>(), text(), text())
-            .prop_map(|(before, pivot, value)| Operation::InsertBeside { before, pivot, value }),
+            .prop_map(|(before, pivot, value)| Operation::InsertNextTo { before, pivot, value }),
     ]
 }
 

@@ -242,9 +242,9 @@ proptest! {
                 _ => {}
             }
         }
-        for (one, beside) in [(&set, &other), (&other, &set)] {
-            let differing = one.iter().filter(|(score, member)| beside.score(member) != Some(*score));
-            prop_assert!(one.beyond(beside).eq(differing));
+        for (one, another) in [(&set, &other), (&other, &set)] {
+            let differing = one.iter().filter(|(score, member)| another.score(member) != Some(*score));
+            prop_assert!(one.beyond(another).eq(differing));
         }
         other = set.clone();
         while let Some((score, member)) = if rng.bool() { set.pop_first() } else { set.pop_last() } {

@@ -32,8 +32,8 @@ pub fn prepare<'a>(
             return (length < len).then_some(Effect::Keep { start: start as u64, len: length as u64 });
         }
         Operation::Remove { count, value } => return remove(state, *count, value, sink),
-        Operation::InsertBeside { before, pivot, value } => {
-            return insert_beside(state, *before, pivot, value, sink);
+        Operation::InsertNextTo { before, pivot, value } => {
+            return insert_next_to(state, *before, pivot, value, sink);
         }
         Operation::Range { start, stop } => {
             let (start, count) = resolve_range(*start, *stop, len);
@@ -144,7 +144,7 @@ fn remove<'a>(
     (!positions.is_empty()).then_some(Effect::RemoveAt { positions })
 }
 
-fn insert_beside<'a>(
+fn insert_next_to<'a>(
     state: Option<&ChunkedList>,
     before: bool,
     pivot: &[u8],

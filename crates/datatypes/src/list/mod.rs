@@ -84,7 +84,7 @@ pub enum Operation<'a> {
         value: &'a [u8],
     },
     /// Inserts beside the first element equal to `pivot`: the new length, -1 without a pivot, 0 without a key.
-    InsertBeside {
+    InsertNextTo {
         /// Before it, else behind it.
         before: bool,
         /// Beside which.
@@ -159,7 +159,7 @@ borrowed_enum!(Operation, "list operation tag", {
     5 => Put { index, value },
     6 => Trim { start, stop },
     7 => Remove { count, value },
-    8 => InsertBeside { before, pivot, value },
+    8 => InsertNextTo { before, pivot, value },
     9 => Position { value, rank, count, max_len },
 });
 

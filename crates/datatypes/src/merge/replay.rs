@@ -163,13 +163,13 @@ impl<'e, O: Origin> Replay<'e, O> {
             (Way::Of(kind), Some(held)) if kind != held => self.way = Way::Mixed,
             _ => {}
         }
-        let beside = bounds.iter().any(|bound| *bound < place);
-        let performed = if !beside || stands_alone(cell, &effect) {
+        let is_concurrent = bounds.iter().any(|bound| *bound < place);
+        let performed = if !is_concurrent || stands_alone(cell, &effect) {
             perform_plainly(cell, &effect)
         } else if self.way == Way::Mixed || self.way == Way::Of(Kind::Stream) && is_reset(&effect) {
             self.perform_mixed(cell, origin, &effect)
         } else {
-            self.perform_beside(cell, origin, &effect, &bounds)
+            self.perform_concurrent(cell, origin, &effect, &bounds)
         };
         let trace = performed.trace.clone().map(Cow::Owned);
         self.note(origin, effect, trace, &bounds);
@@ -279,7 +279,7 @@ impl<'e, O: Origin> Replay<'e, O> {
     }
 
     /// Performs an effect that has not observed all before it, where all are of one type.
-    fn perform_beside(
+    fn perform_concurrent(
         &mut self,
         cell: &mut Cell,
         origin: O,

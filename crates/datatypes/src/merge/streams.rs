@@ -212,8 +212,8 @@ impl<'a, 'e> Unseen<'a, '_, 'e> {
             Some(Delivery { id: *id, at_millis: owner.at_millis, count: owner.count })
         });
         let deliveries: Vec<Delivery> = owned.collect();
-        let (gone, last, read, beside) = (Ids::none(), None, None, true);
-        let effect = E::Deliver { group, consumer, now_millis, deliveries, gone, last, read, beside };
+        let (gone, last, read, shared) = (Ids::none(), None, None, true);
+        let effect = E::Deliver { group, consumer, now_millis, deliveries, gone, last, read, shared };
         (!ids.is_empty()).then_some(effect)
     }
 
@@ -249,7 +249,7 @@ impl<'a, 'e> Unseen<'a, '_, 'e> {
                 E::Deliver { consumer, now_millis, deliveries, last, read, .. } => {
                     let ids: Vec<StreamId> = deliveries.iter().map(|delivery| delivery.id).collect();
                     let (deliveries, gone, now_millis) = (Vec::new(), Ids::none(), *now_millis);
-                    let (last, read, beside) = (*last, *read, true);
+                    let (last, read, shared) = (*last, *read, true);
                     found.push(E::Deliver {
                         group,
                         consumer,
@@ -258,7 +258,7 @@ impl<'a, 'e> Unseen<'a, '_, 'e> {
                         gone,
                         last,
                         read,
-                        beside,
+                        shared,
                     });
                     found.extend(self.keep(group, consumer, &ids));
                 }

@@ -174,12 +174,12 @@ fn change_group<const UNDO: bool>(state: &mut Stream, effect: &Effect<'_>) -> Op
             }
             parts.seen = Some((Box::from(*consumer), group.set_seen(consumer, None)));
         }
-        Effect::Deliver { consumer, now_millis, deliveries, gone, last, read, beside, .. } => {
+        Effect::Deliver { consumer, now_millis, deliveries, gone, last, read, shared, .. } => {
             parts.seen = Some((Box::from(*consumer), seen(group, consumer, *now_millis)));
             if let Some(last) = last {
                 raise(group, *last, *read);
             }
-            deliver(group, consumer, deliveries, *beside, &mut parts.owners);
+            deliver(group, consumer, deliveries, *shared, &mut parts.owners);
             acknowledge(group, gone, &mut parts.owners);
         }
         Effect::Acknowledge { ids, .. } => acknowledge(group, ids, &mut parts.owners),
@@ -206,11 +206,11 @@ fn deliver(
     group: &mut Group,
     consumer: &[u8],
     deliveries: &[Delivery],
-    beside: bool,
+    shared: bool,
     changed: &mut Vec<(StreamId, Owners)>,
 ) {
     for delivery in deliveries {
-        let owners = group.with_delivery(consumer, *delivery, beside);
+        let owners = group.with_delivery(consumer, *delivery, shared);
         changed.push((delivery.id, group.set_owners(delivery.id, owners)));
     }
 }

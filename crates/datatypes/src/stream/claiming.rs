@@ -91,7 +91,7 @@ pub(super) fn prepare<'a>(
         gone: claimed.gone.into_iter().collect::<Ids>(),
         last,
         read: found.read,
-        beside: false,
+        shared: false,
     })
 }
 

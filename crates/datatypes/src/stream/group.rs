@@ -117,10 +117,10 @@ impl Group {
         before
     }
 
-    /// The owners of an entry after a delivery to a consumer: it alone, or it `beside` the others.
-    pub fn with_delivery(&mut self, consumer: &[u8], delivery: Delivery, beside: bool) -> Owners {
+    /// The owners of an entry after a delivery to a consumer: it alone, or it and the others if `shared`.
+    pub fn with_delivery(&mut self, consumer: &[u8], delivery: Delivery, shared: bool) -> Owners {
         let consumer = self.name(consumer);
-        let others = self.owners(delivery.id).iter().filter(|other| beside && other.consumer != consumer);
+        let others = self.owners(delivery.id).iter().filter(|other| shared && other.consumer != consumer);
         let mut owners: Owners = others.cloned().collect();
         let owner = Owner { consumer, at_millis: delivery.at_millis, count: delivery.count };
         let place = owners.partition_point(|other| other.consumer < owner.consumer);

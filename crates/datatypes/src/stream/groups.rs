@@ -211,7 +211,7 @@ fn read_new<'a>(
         gone: Ids::none(),
         last: Some(last),
         read,
-        beside: false,
+        shared: false,
     }))
 }
 
@@ -253,7 +253,7 @@ fn read_own<'a>(
         gone: Ids::none(),
         last: None,
         read: None,
-        beside: true,
+        shared: true,
     }))
 }
 

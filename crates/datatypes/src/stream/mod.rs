@@ -171,8 +171,8 @@ pub enum Effect<'a> {
         last: Option<StreamId>,
         /// How many entries that are, if it has.
         read: Option<u64>,
-        /// Others have the entries too: how concurrent deliveries are put together.
-        beside: bool,
+        /// Other consumers keep the entries too: how concurrent deliveries are merged.
+        shared: bool,
     },
     /// Nobody has these entries any more.
     Acknowledge {
@@ -192,7 +192,7 @@ borrowed_enum!(Effect, "stream effect tag", {
     5 => DestroyGroup { group },
     6 => CreateConsumer { group, consumer, now_millis },
     7 => DeleteConsumer { group, consumer },
-    8 => Deliver { group, consumer, now_millis, deliveries, gone, last, read, beside },
+    8 => Deliver { group, consumer, now_millis, deliveries, gone, last, read, shared },
     9 => Acknowledge { group, ids },
 });
 

@@ -13,7 +13,7 @@ pub struct Mode {
     of: u8,
     number: u8,
     /// The type's modes that may be held beside it, a bit for each.
-    beside: u8,
+    compatible_with: u8,
     /// No operation of this mode has an effect.
     only_reads: bool,
 }
@@ -26,8 +26,8 @@ impl Mode {
 
     fn of_type_at(place: u8, of: Type, number: u8) -> Option<Self> {
         let spec = of.module().spec();
-        let beside = spec.modes.get(usize::from(number))?.beside;
-        Some(Mode { of: place, number, beside, only_reads: spec.only_reads(number) })
+        let compatible_with = spec.modes.get(usize::from(number))?.compatible_with;
+        Some(Mode { of: place, number, compatible_with, only_reads: spec.only_reads(number) })
     }
 
     pub(super) fn number(self) -> u8 {
@@ -51,7 +51,7 @@ impl Mode {
 
     /// True when holders of both always commute.
     pub fn compatible(self, other: Mode) -> bool {
-        self.of == other.of && self.beside >> other.number & 1 == 1
+        self.of == other.of && self.compatible_with >> other.number & 1 == 1
     }
 }
 

@@ -196,7 +196,7 @@ fn operation<'a>(words: &[&str], bytes: &'a [&'a [u8]], restored: &'a [u8]) -> O
         "LSET" => Operation::List(list::Operation::Put { index: number(1), value: bytes[2] }),
         "LREM" => Operation::List(list::Operation::Remove { count: number(1), value: bytes[2] }),
         "LTRIM" => Operation::List(list::Operation::Trim { start: number(1), stop: number(2) }),
-        "LINSERT" => Operation::List(list::Operation::InsertBeside {
+        "LINSERT" => Operation::List(list::Operation::InsertNextTo {
             before: words[1] == "BEFORE",
             pivot: bytes[2],
             value: bytes[3],

@@ -104,11 +104,11 @@ fn one_effect_does_what_two_do() {
         for_all(8000, (cell_of(kind), effect_of(kind), effect_of(kind)), |(cell, first, second)| {
             let Some(both) = then(&first, &second) else { return Ok(()) };
             joined.set(joined.get() + 1);
-            let (mut apart, mut at_once) = (cell.clone(), cell);
-            apply::<false>(&mut apart, &first);
-            apply::<false>(&mut apart, &second);
+            let (mut one_by_one, mut at_once) = (cell.clone(), cell);
+            apply::<false>(&mut one_by_one, &first);
+            apply::<false>(&mut one_by_one, &second);
             apply::<false>(&mut at_once, &both);
-            assert_alike(&at_once, &apart, || format!("{second:?} after {first:?}: {both:?}"))
+            assert_alike(&at_once, &one_by_one, || format!("{second:?} after {first:?}: {both:?}"))
         });
         assert!(joined.get() > 50, "the test must meet {kind:?} with effects that join: {}", joined.get());
     }

@@ -34,8 +34,9 @@ fn the_ranges_of_a_search_have_every_point_in_its_shape() {
         // Around the center, at every distance that matters.
         for _ in 0..400 {
             let reach = 10f64.powf(rng.f64() * 7.0 - 6.0);
-            let beside = |degrees: f64, rng: &mut Rng| degrees + (rng.f64() * 2.0 - 1.0) * reach;
-            let near = Point::new(beside(center.longitude(), &mut rng), beside(center.latitude(), &mut rng));
+            let near_to = |degrees: f64, rng: &mut Rng| degrees + (rng.f64() * 2.0 - 1.0) * reach;
+            let near =
+                Point::new(near_to(center.longitude(), &mut rng), near_to(center.latitude(), &mut rng));
             let Some(near) = near else { continue };
             let score = near.score();
             let stored = Point::of_score(score);

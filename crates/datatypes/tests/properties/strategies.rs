@@ -432,7 +432,7 @@ pub fn list_operation() -> impl Strategy<Value = list::Operation<'static>> {
         1 => (index(), index()).prop_map(|(start, stop)| O::Trim { start, stop }),
         2 => (-3..4i64, word()).prop_map(|(count, value)| O::Remove { count, value }),
         2 => (any::<bool>(), word(), word())
-            .prop_map(|(before, pivot, value)| O::InsertBeside { before, pivot, value }),
+            .prop_map(|(before, pivot, value)| O::InsertNextTo { before, pivot, value }),
         2 => (word(), select(&[1, 2, -1, -2, i64::MAX][..]), option::of(0..3u64), 0..5u64)
             .prop_map(|(value, rank, count, max_len)| O::Position { value, rank, count, max_len }),
     ]

@@ -193,7 +193,7 @@ pub fn effect() -> BoxedStrategy<Effect<'static>> {
             .prop_map(|(group, consumer)| E::CreateConsumer { group, consumer, now_millis: 800 }),
         1 => (group(), consumer()).prop_map(|(group, consumer)| E::DeleteConsumer { group, consumer }),
         6 => (group(), consumer(), deliveries(), ids(), option::of(id()), read(), any::<bool>()).prop_map(
-            |(group, consumer, deliveries, gone, last, read, beside)| E::Deliver {
+            |(group, consumer, deliveries, gone, last, read, shared)| E::Deliver {
                 group,
                 consumer,
                 now_millis: 900,
@@ -201,7 +201,7 @@ pub fn effect() -> BoxedStrategy<Effect<'static>> {
                 gone,
                 last,
                 read,
-                beside
+                shared
             }
         ),
         4 => (group(), ids()).prop_map(|(group, ids)| E::Acknowledge { group, ids }),

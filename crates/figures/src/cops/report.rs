@@ -123,7 +123,7 @@ pub fn claims(points: &Points<'_, Measured>) -> Vec<Claim> {
 
 fn promises(found: &Found<'_>) -> Vec<Claim> {
     let one = |id, system| found.all(id, system).next().map_or(f64::NAN, |point| point.throughput);
-    let beside = found.scenarios().map(|id| one(id, Cops) / one(id, Log));
+    let over_log = found.scenarios().map(|id| one(id, Cops) / one(id, Log));
     let grown = |system| {
         let (few, many) = (found.all("checks", system).next(), found.all("checks", system).last());
         few.zip(many).map_or(f64::NAN, |(few, many)| many.checks / few.checks)
@@ -133,7 +133,7 @@ fn promises(found: &Found<'_>) -> Vec<Claim> {
             "promise/log",
             "6.4: COPS's throughput over LOG's, one server in each region, least of all scenarios",
             0.95,
-            least(beside),
+            least(over_log),
             "x",
         ),
         at_least(

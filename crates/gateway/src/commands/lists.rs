@@ -101,7 +101,7 @@ fn insert<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {
     if !before && !call.is(2, "AFTER") {
         return Err(Error::syntax());
     }
-    call.one(List(Operation::InsertBeside { before, pivot: call.bytes(3), value: call.bytes(4) }))
+    call.one(List(Operation::InsertNextTo { before, pivot: call.bytes(3), value: call.bytes(4) }))
 }
 
 fn position<'a>(call: &Call<'a>) -> Result<Plan<'a>, Error> {

@@ -83,7 +83,7 @@ fn info(control: &mut Control<'_>, sink: &mut dyn ReplySink) -> Result<(), Error
     sink.bulk(b"modes");
     sink.array(spec.modes.len());
     for (number, mode) in (0u8..).zip(&spec.modes) {
-        let others = (0u8..).zip(&spec.modes).filter(|(other, _)| spec.is_beside(number, *other));
+        let others = (0u8..).zip(&spec.modes).filter(|(other, _)| spec.are_compatible(number, *other));
         let others: Vec<&str> = others.map(|(_, other)| other.name.as_str()).collect();
         sink.bulk(format!("{} beside {}", mode.name, others.join(", ")).trim_end().as_bytes());
     }

@@ -17,7 +17,7 @@ use types::{Instant, KeyspaceId, Reply, ReplyBuf, RequestId, SessionId};
 
 /// How long after a deadline the key is invalidated, in milliseconds: a client that reads then must find the key gone,
 /// and workers take the time once a turn.
-const CLOCKS_APART_MS: u64 = 5;
+const CLOCK_SKEW_MS: u64 = 5;
 
 /// When in a command keys enter the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Gateway {
 
     /// When to look for keys that have expired.
     fn plan_expiry(&mut self, now: Now) {
-        let due = self.table.next_deadline().map(|at| at.saturating_add(CLOCKS_APART_MS + 1));
+        let due = self.table.next_deadline().map(|at| at.saturating_add(CLOCK_SKEW_MS + 1));
         let wait = due.map(|at| at.saturating_sub(now.wall.as_millis()));
         self.expires_at =
             wait.map(|millis| Instant(now.instant.0.saturating_add(millis.saturating_mul(1000))));
@@ -152,7 +152,7 @@ impl Gateway {
         if self.expires_at.is_none_or(|at| at > now.instant) {
             return;
         }
-        let until_ms = now.wall.as_millis().saturating_sub(CLOCKS_APART_MS);
+        let until_ms = now.wall.as_millis().saturating_sub(CLOCK_SKEW_MS);
         while let Some(place) = self.table.expired(until_ms) {
             self.key_gone(place, None, host);
         }

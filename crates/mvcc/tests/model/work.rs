@@ -71,7 +71,7 @@ const SCRIPTS: &[(&str, Script)] = &[
                 gone: none,
                 last: Some(id),
                 read: None,
-                beside: false,
+                shared: false,
             },
             _ => stream::Effect::Acknowledge { group, ids: stream::Ids::from_iter([id]) },
         })

@@ -103,7 +103,7 @@ impl Default for ServerSection {
         ServerSection {
             listen: options.listen.iter().map(|address| HostPort::from(*address)).collect(),
             announce: None,
-            threads: threads_beside(1),
+            threads: threads_for(1),
             partitions: options.partitions,
             max_clients: NonZeroUsize::new(options.max_clients).unwrap_or(NonZeroUsize::MIN),
             client_output_limit_bytes: options.client_output_limit_bytes as u64,
@@ -124,7 +124,7 @@ impl Default for ServerSection {
 
 /// How many worker threads a process has unless that is said: as many as there are cores for each of so many processes, at
 /// most 8.
-pub fn threads_beside(processes: usize) -> NonZeroU16 {
+pub fn threads_for(processes: usize) -> NonZeroU16 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (cores / processes.max(1)).clamp(1, MOST_THREADS);
     NonZeroU16::try_from(threads as u16).unwrap_or(NonZeroU16::MIN)
@@ -280,8 +280,8 @@ mod tests {
     fn processes_share_the_cores_and_have_a_thread_each_at_least() {
         let alone = Config::default().options().unwrap().threads;
         assert!((1..=MOST_THREADS).contains(&alone), "{alone}");
-        assert_eq!(usize::from(threads_beside(1).get()), alone);
-        assert_eq!(threads_beside(usize::MAX).get(), 1);
+        assert_eq!(usize::from(threads_for(1).get()), alone);
+        assert_eq!(threads_for(usize::MAX).get(), 1);
     }
 
     #[test]

@@ -247,14 +247,14 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
     fn layout(&self, random: &mut Rng) -> Layout {
         let (most_regions, most_partitions) = if S::UNIVERSAL { (MOST_REGIONS, 4) } else { (3, 3) };
         let regions = random.u16(2..=most_regions);
-        let beside = random.u32(..4) > 0;
+        let colocated = random.u32(..4) > 0;
         let layout = Layout {
             regions,
             partitions: random.u16(1..=most_partitions),
             replicas: if S::UNIVERSAL { random.u16(2..=regions) } else { 1 },
-            apart: true,
-            beside,
-            gateways: if beside { random.u16(..3) } else { regions },
+            one_partition_each: true,
+            colocated,
+            gateways: if colocated { random.u16(..3) } else { regions },
             ..Layout::default()
         };
         with_tree(layout, MORE_PARTITIONS, random)
@@ -268,7 +268,7 @@ impl<S: Checked> Deployment for CausalDeployment<S> {
                 process: ProcessId(process),
                 region: Self::region_of(layout, ProcessId(process)),
                 partitions: stores.map(|(_, partition)| PartitionId(*partition)).into_iter().collect(),
-                gateway: layout.beside || stores.is_none(),
+                gateway: layout.colocated || stores.is_none(),
             }
         };
         (0..placed.len() as u16 + layout.gateways).map(host).collect()

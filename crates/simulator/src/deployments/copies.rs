@@ -43,12 +43,12 @@ pub type PoccCopiesDeployment = CopiesDeployment<pocc::Snapshot>;
 
 /// How many processes of a region have copies.
 fn storing(layout: Layout) -> u16 {
-    COPIES * if layout.apart { layout.partitions } else { 1 }
+    COPIES * if layout.one_partition_each { layout.partitions } else { 1 }
 }
 
 /// The members of a partition's group in a region: on processes of its own, or on the region's, the next one first.
 fn members(layout: Layout, region: u16, partition: u16) -> Vec<Address> {
-    let place = |copy: u16| match layout.apart {
+    let place = |copy: u16| match layout.one_partition_each {
         true => partition * COPIES + copy,
         false => (partition + copy) % COPIES,
     };
@@ -111,15 +111,15 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
         let most = random.u32(..4) == 0;
         let least = if S::UNIVERSAL { 2 } else { 1 };
         let regions = if most { MOST_REGIONS } else { random.u16(least..MOST_REGIONS) };
-        let beside = random.u32(..4) > 0;
+        let colocated = random.u32(..4) > 0;
         let partitions = random.u16(1..=if S::UNIVERSAL { 3 } else { 2 });
         let layout = Layout {
             regions,
             partitions,
             replicas: COPIES,
-            apart: random.u32(..3) == 0 && !S::UNIVERSAL,
-            beside,
-            gateways: if beside { random.u16(..2) } else { regions },
+            one_partition_each: random.u32(..3) == 0 && !S::UNIVERSAL,
+            colocated,
+            gateways: if colocated { random.u16(..2) } else { regions },
             ..Layout::default()
         };
         with_tree(layout, 1, random)
@@ -133,7 +133,7 @@ impl<S: Checked> Deployment for CopiesDeployment<S> {
                 members(layout, region.0, *partition).iter().any(|member| member.process.0 == process)
             };
             let partitions = Self::held(layout, region.0).filter(here).map(PartitionId).collect();
-            let gateway = layout.beside || process >= all;
+            let gateway = layout.colocated || process >= all;
             Host { process: ProcessId(process), region, partitions, gateway }
         };
         (0..all + layout.gateways).map(host).collect()
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_partition_has_three_copies_in_each_of_its_regions() {
         let layout =
-            Layout { regions: 3, partitions: 3, replicas: COPIES, beside: true, ..Layout::default() };
+            Layout { regions: 3, partitions: 3, replicas: COPIES, colocated: true, ..Layout::default() };
         let hosts = ParisCopiesDeployment::default().hosts(layout);
         let held = |host: &Host| host.partitions.iter().map(|partition| partition.0).collect::<Vec<_>>();
         let held: Vec<_> = hosts.iter().map(|host| (host.region.0, held(host))).collect();

@@ -120,7 +120,7 @@ impl Deployment for CopsDeployment {
         instance.as_partition()?.end_of(region)
     }
 
-    fn cuts_apart(&self) -> bool {
+    fn cuts_per_partition(&self) -> bool {
         true
     }
 

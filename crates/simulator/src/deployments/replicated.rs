@@ -13,26 +13,26 @@ use types::{
 pub(super) fn layout(random: &mut Rng) -> Layout {
     let replicas = if random.u32(..4) == 0 { 5 } else { 3 };
     let partitions = random.u16(1..=3);
-    let beside = random.u32(..4) > 0;
+    let colocated = random.u32(..4) > 0;
     Layout {
         regions: [1, 3, replicas][random.usize(..3)],
         partitions,
         replicas,
-        apart: partitions * replicas <= 9 && random.u32(..3) == 0,
-        beside,
-        gateways: if beside { random.u16(..3) } else { random.u16(1..3) },
+        one_partition_each: partitions * replicas <= 9 && random.u32(..3) == 0,
+        colocated,
+        gateways: if colocated { random.u16(..3) } else { random.u16(1..3) },
         ..Layout::default()
     }
 }
 
 /// How many processes have replicas.
 fn storing(layout: Layout) -> u16 {
-    layout.replicas * if layout.apart { layout.partitions } else { 1 }
+    layout.replicas * if layout.one_partition_each { layout.partitions } else { 1 }
 }
 
 /// The process of a shard's replica.
 fn process_of(layout: Layout, shard: u16, index: u16) -> ProcessId {
-    ProcessId(if layout.apart { shard * layout.replicas + index } else { index })
+    ProcessId(if layout.one_partition_each { shard * layout.replicas + index } else { index })
 }
 
 /// Who runs where.
@@ -45,7 +45,7 @@ pub(super) fn hosts(layout: Layout) -> Vec<Host> {
         let spare = process.0 >= storing + layout.gateways;
         let partitions: Vec<PartitionId> =
             (0..layout.partitions).filter(|shard| spare || member(shard)).map(PartitionId).collect();
-        let gateway = !spare && (layout.beside || partitions.is_empty());
+        let gateway = !spare && (layout.colocated || partitions.is_empty());
         Host { process, region: region(layout, process), partitions, gateway }
     };
     (0..storing + layout.gateways + layout.spares).map(host).collect()

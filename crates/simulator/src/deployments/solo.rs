@@ -16,7 +16,7 @@ impl Deployment for SoloDeployment {
     type Protocol = Solo;
 
     fn layout(&self, _: &mut Rng) -> Layout {
-        Layout { regions: 1, partitions: 1, replicas: 1, beside: true, ..Layout::default() }
+        Layout { regions: 1, partitions: 1, replicas: 1, colocated: true, ..Layout::default() }
     }
 
     fn hosts(&self, _: Layout) -> Vec<Host> {

@@ -130,7 +130,7 @@ impl Deployment for TardisDeployment {
 
     fn layout(&self, random: &mut Rng) -> Layout {
         let regions = random.u16(2..=4);
-        let beside = random.u32(..4) > 0;
+        let colocated = random.u32(..4) > 0;
         let (partitions, replicas) = match self.parted {
             true => (random.u16(2..=4), random.u16(1..=3)),
             false => (1, 1),
@@ -139,9 +139,9 @@ impl Deployment for TardisDeployment {
             regions,
             partitions,
             replicas,
-            apart: true,
-            beside,
-            gateways: if beside { random.u16(..3) } else { regions },
+            one_partition_each: true,
+            colocated,
+            gateways: if colocated { random.u16(..3) } else { regions },
             ..Layout::default()
         }
     }
@@ -158,7 +158,7 @@ impl Deployment for TardisDeployment {
                 process: ProcessId(process),
                 region: RegionId(region),
                 partitions: (0..layout.partitions).filter(is_held).map(PartitionId).collect(),
-                gateway: process >= stores || (layout.beside && process < layout.regions),
+                gateway: process >= stores || (layout.colocated && process < layout.regions),
             }
         };
         (0..stores + layout.gateways).map(host).collect()

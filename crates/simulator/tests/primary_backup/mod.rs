@@ -29,8 +29,8 @@ impl Deployment for PrimaryBackup {
             regions: 3,
             partitions: 1,
             replicas: 1,
-            apart: true,
-            beside: true,
+            one_partition_each: true,
+            colocated: true,
             gateways: 1,
             spares: 0,
             ..Layout::default()

@@ -109,11 +109,11 @@ impl Leader {
         part: &Part,
         machine: &Machine,
     ) -> BTreeSet<TransactionId> {
-        let apart = |held: &Arc<Part>| {
+        let conflicts = |held: &Arc<Part>| {
             held.keyset.is_none() && conflicts_with_keyset_access(part, held, machine, false)
         };
         let others = self.open.iter().filter(|(id, _)| **id != except);
-        others.filter(|(_, open)| open.stage.part().is_some_and(&apart)).map(|(id, _)| *id).collect()
+        others.filter(|(_, open)| open.stage.part().is_some_and(&conflicts)).map(|(id, _)| *id).collect()
     }
 
     /// What stands in the way of a part, as far as the shard's keys as a whole are concerned; rather what has changed than

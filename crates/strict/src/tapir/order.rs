@@ -170,12 +170,12 @@ mod tests {
         assert_eq!(judge(41), Verdict::Ok);
         let observed = Observed::new(Stamp::ZERO, [stamp(5)]);
         let reader = || Access { invocation: Invocation::observed(&GET, None), observed: Some(&observed) };
-        let beside = |at| {
+        let against_pending = |at| {
             let pending = std::iter::once(undecided(20, reader()));
             validate_in_order(stamp(at), &blind(set()), std::iter::empty(), pending, &[])
         };
-        assert_eq!(beside(10), Verdict::Retry { above: Timestamp(20) });
-        assert_eq!(beside(21), Verdict::Ok, "it need not wait for a reader before it");
+        assert_eq!(against_pending(10), Verdict::Retry { above: Timestamp(20) });
+        assert_eq!(against_pending(21), Verdict::Ok, "it need not wait for a reader before it");
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
         let increment =
             || Access { invocation: Invocation::observed(&GET, Some(add())), observed: Some(&observed) };
         let pending = std::iter::once(undecided(20, increment()));
-        let beside = validate_in_order(stamp(10), &increment(), std::iter::empty(), pending, &[]);
-        assert_eq!(beside, Verdict::Abstain, "each misses the other");
+        let against_pending = validate_in_order(stamp(10), &increment(), std::iter::empty(), pending, &[]);
+        assert_eq!(against_pending, Verdict::Abstain, "each misses the other");
         let reads = [read(20, Observed::new(Stamp::ZERO, [stamp(5)]))];
         let committed = [(stamp(20), add()), (stamp(5), add())].into_iter();
         let behind = validate_in_order(stamp(10), &increment(), committed, std::iter::empty(), &reads);

@@ -314,9 +314,10 @@ impl Shard {
         let committed = missing.then(|| self.store.effects(hash, key).rev()).into_iter().flatten();
         let missed = |effect: &Effect<'_>| take.is_none_or(|take| !self.fits_after(take, effect, key));
         let committed = committed.filter(|(other, effect)| counts(*other) && !absent && missed(effect));
-        let beside = |other: Stamp| take.is_none_or(|take| !self.fits_beside(take, other.transaction, key));
+        let conflicts =
+            |other: Stamp| take.is_none_or(|take| !self.fits_with_prepared(take, other.transaction, key));
         let prepared = self.prepared_on(key, stamp.transaction);
-        let prepared = prepared.filter(|other| counts(other.stamp) && beside(other.stamp));
+        let prepared = prepared.filter(|other| counts(other.stamp) && conflicts(other.stamp));
         let above_reads = Stamp { at: newest.at.next(), ..stamp };
         let lenient = self.mutants.has(Mutant::StampBelowReads);
         let stamp = if lenient { stamp.max(above_reads) } else { stamp };

@@ -235,8 +235,8 @@ impl Replica {
 fn line(id: TransactionId, round: u32, members: &[Address]) -> impl Iterator<Item = Address> + Clone {
     let first = ((id.number + u64::from(round)) % members.len().max(1) as u64) as usize;
     let turn = members[first..].iter().chain(&members[..first]).copied();
-    let beside = move |member: &Address| member.process == id.process;
-    turn.clone().filter(move |member| !beside(member)).chain(turn.filter(beside))
+    let is_colocated = move |member: &Address| member.process == id.process;
+    turn.clone().filter(move |member| !is_colocated(member)).chain(turn.filter(is_colocated))
 }
 
 #[cfg(test)]

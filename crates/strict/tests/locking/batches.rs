@@ -39,10 +39,10 @@ fn many_that_come_to_one_process_take_few_messages() {
     let (counts, took, sent) = together(&options, 40);
     assert_eq!(counts, Vec::from_iter(1..=40));
     assert!(took <= DELAY * 8, "two round trips and two of the log: {took:?}");
-    let (counts, took, apart) = together(&Options { combining: None, ..options }, 40);
+    let (counts, took, separate) = together(&Options { combining: None, ..options }, 40);
     assert_eq!(counts, Vec::from_iter(1..=40));
     assert!(took <= DELAY * 5, "one of each: {took:?}");
-    assert!(3 * sent < apart, "{sent} messages, {apart} where each is sent by itself");
+    assert!(3 * sent < separate, "{sent} messages, {separate} where each is sent by itself");
 }
 
 #[test]

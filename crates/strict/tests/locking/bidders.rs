@@ -104,8 +104,8 @@ fn bids_that_share_a_mode_run_side_by_side() {
 fn bids_combine() {
     let combining = Options { combining: Some(Combining::default()), ..Options::default() };
     let [combined, _] = crowd(with_modes(), [24, 0], &combining);
-    let [apart, _] = crowd(without(), [24, 0], &combining);
-    assert!(combined > 2 * apart, "{combined} and {apart}");
+    let [separate, _] = crowd(without(), [24, 0], &combining);
+    assert!(combined > 2 * separate, "{combined} and {separate}");
 }
 
 /// What follows a blind effect of its own transaction has seen more than its mode protects (decision 0033).

@@ -12,7 +12,7 @@ const NEAR: u16 = 3;
 
 /// A network in which one of the other processes and the near one hear nothing of each other, so that the near replica
 /// lags behind if that one leads; the key has been incremented once since. Returns the process to send requests to.
-fn lagging(mutants: Mutants, apart_from: u16) -> (Network, u16) {
+fn lagging(mutants: Mutants, cut_from: u16) -> (Network, u16) {
     let options = Options {
         concurrency: Concurrency::Optimistic,
         reads: Reads::Closest,
@@ -21,18 +21,18 @@ fn lagging(mutants: Mutants, apart_from: u16) -> (Network, u16) {
         ..Options::default()
     };
     let mut network = Network::new(&options);
-    let ([a, _], process) = (network.keys(), 3 - apart_from);
+    let ([a, _], process) = (network.keys(), 3 - cut_from);
     network.depose(NEAR, 0);
     network.run_for(Duration::from_secs(1));
-    network.apart = Some([apart_from, NEAR]);
+    network.cut_pair = Some([cut_from, NEAR]);
     assert_eq!(network.text(process, 0, &[network.increment(a)]), "1");
     network.run_for(Duration::from_millis(10));
     (network, process)
 }
 
 /// Increments the key, and reads it beside another one.
-fn incremented_and_read(mutants: Mutants, apart_from: u16) -> (String, String) {
-    let (mut network, process) = lagging(mutants, apart_from);
+fn incremented_and_read(mutants: Mutants, cut_from: u16) -> (String, String) {
+    let (mut network, process) = lagging(mutants, cut_from);
     let [a, b] = network.keys();
     let read = network.text(process, 1, &[network.get(a), network.get(b)]);
     (network.text(process, 0, &[network.increment(a)]), read)
@@ -40,17 +40,17 @@ fn incremented_and_read(mutants: Mutants, apart_from: u16) -> (String, String) {
 
 #[test]
 fn what_a_lagging_replica_says_is_refused_and_read_at_the_leader() {
-    let said = [1, 2].map(|apart_from| incremented_and_read(Mutants::default(), apart_from));
+    let said = [1, 2].map(|cut_from| incremented_and_read(Mutants::default(), cut_from));
     let expected = ("2".to_owned(), "1 null".to_owned());
     assert!(said.iter().all(|said| *said == expected), "{said:?}");
     // One of the two leads: it is the near replica's leader that it hears nothing of.
-    let said = [1, 2].map(|apart_from| incremented_and_read(Mutant::SkipValidation.into(), apart_from));
+    let said = [1, 2].map(|cut_from| incremented_and_read(Mutant::SkipValidation.into(), cut_from));
     assert!(said.contains(&("1".to_owned(), "null null".to_owned())), "nobody asked the replica: {said:?}");
 }
 
 /// What a session hears that increments the key in a transaction of its own, at once and once more.
-fn twice_interactively(apart_from: u16) -> [String; 2] {
-    let (mut network, process) = lagging(Mutants::default(), apart_from);
+fn twice_interactively(cut_from: u16) -> [String; 2] {
+    let (mut network, process) = lagging(Mutants::default(), cut_from);
     let ([a, _], session) = (network.keys(), SessionId(7));
     [(); 2].map(|()| {
         let id = network.request(process, Request::Begin { session, read_only: false, watched: false });

@@ -52,8 +52,8 @@ fn increments_that_come_together_take_the_messages_of_one() {
     assert_eq!(five.0, ["1 1", "2 2", "3 3", "4 4", "5 5"]);
     assert_eq!(parts.0, ["1 1", "2", "2 3 3"]);
     assert_eq!((five.1, parts.1), (one.1, one.1), "messages");
-    let apart = Options { combining: None, ..options };
-    let alone = together(&apart, |network| {
+    let separate = Options { combining: None, ..options };
+    let alone = together(&separate, |network| {
         let [a, b] = network.keys();
         vec![vec![network.increment(a), network.increment(b)]; 5]
     });

@@ -221,9 +221,9 @@ fn a_throng_on_overlapping_keys_never_stands_still() {
     for (clients, seed) in sizes.into_iter().take(if crate::soaks() { 3 } else { 1 }) {
         let combined = throng(clients, seed, &Options::default());
         assert!(combined.iter().all(|count| *count > 0), "{clients} clients: {combined:?}");
-        let apart = throng(clients, seed, &Options { combining: None, ..Options::default() });
+        let separate = throng(clients, seed, &Options { combining: None, ..Options::default() });
         let sum = |counts: &[usize]| counts.iter().sum::<usize>();
-        assert!(2 * sum(&combined) > 3 * sum(&apart), "{clients} clients: {combined:?}, {apart:?}");
+        assert!(2 * sum(&combined) > 3 * sum(&separate), "{clients} clients: {combined:?}, {separate:?}");
     }
 }
 

@@ -63,11 +63,11 @@ fn writes_of_different_elements_are_voted_for_at_once() {
     ];
     for [first, same, other] in cases {
         let alone = time_of(&typed, std::slice::from_ref(&first));
-        let beside =
+        let time_with =
             |options, second: &Operation<'static>| time_of(options, &[first.clone(), second.clone()]);
-        assert_eq!(beside(&typed, &other), alone, "different elements");
-        assert!(beside(&typed, &same) > alone, "the same element");
-        assert!(beside(&untyped, &other) > alone, "readers and writers");
+        assert_eq!(time_with(&typed, &other), alone, "different elements");
+        assert!(time_with(&typed, &same) > alone, "the same element");
+        assert!(time_with(&untyped, &other) > alone, "readers and writers");
     }
     // Who creates a key says of which type it is.
     assert!(time_of(&typed, &[add(b"x", 1.0), put(b"f", b"1")]) > time_of(&typed, &[add(b"x", 1.0)]));

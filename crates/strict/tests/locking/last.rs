@@ -168,10 +168,10 @@ fn results_come_from_the_last_shard_whoever_says_that_it_has_committed() {
         assert_eq!(network.answered(sent), None);
         network.cut_off = Some(third);
         network.run_for(Duration::from_millis(cut));
-        (network.cut_off, network.apart) = (None, Some([third, last]));
+        (network.cut_off, network.cut_pair) = (None, Some([third, last]));
         network.run_for(Duration::from_millis(500));
         assert_eq!(network.answered(sent), None, "cut off for {cut} ms");
-        network.apart = None;
+        network.cut_pair = None;
         assert_eq!(network.answer(sent), "2 1");
         assert_eq!(network.text(1, 3, &[network.get(cold), network.get(hot)]), "2 1");
     }

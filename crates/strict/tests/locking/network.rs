@@ -34,7 +34,7 @@ pub struct Network {
     /// A process that no message leaves or reaches.
     pub cut_off: Option<u16>,
     /// Two processes that hear nothing of each other.
-    pub apart: Option<[u16; 2]>,
+    pub cut_pair: Option<[u16; 2]>,
     /// A process that messages take three times as long from and to.
     pub far: Option<u16>,
     /// A process whose clock is ahead, and by how much.
@@ -66,7 +66,7 @@ impl Network {
             hosts: BTreeMap::new(),
             down: BTreeSet::new(),
             cut_off: None,
-            apart: None,
+            cut_pair: None,
             far: None,
             ahead: None,
             under_way: BTreeMap::new(),
@@ -179,9 +179,9 @@ impl Network {
         let cut_off = |address: Address| Some(address.process.0) == self.cut_off;
         for (to, packet) in replica.packets() {
             let ends = [from.process.0, to.process.0];
-            let apart = ends[0] != ends[1]
-                && self.apart.is_some_and(|apart| ends.iter().all(|end| apart.contains(end)));
-            if apart || cut_off(to) != cut_off(from.address()) {
+            let is_cut = ends[0] != ends[1]
+                && self.cut_pair.is_some_and(|pair| ends.iter().all(|end| pair.contains(end)));
+            if is_cut || cut_off(to) != cut_off(from.address()) {
                 continue;
             }
             let is_far = ends[0] != ends[1] && self.far.is_some_and(|far| ends.contains(&far));

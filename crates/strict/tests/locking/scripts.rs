@@ -242,7 +242,7 @@ fn a_decision_is_learned_from_any_replica() {
                 let request = Request::Many { session: SESSION, steps: &steps, watched: false, multi: true };
                 network.request(gateway, request);
                 network.run_for(DELAY * wait);
-                network.apart = Some([alone % 3 + 1, (alone + 1) % 3 + 1]);
+                network.cut_pair = Some([alone % 3 + 1, (alone + 1) % 3 + 1]);
                 network.run_for(options.request_timeout + 2 * options.prepared_timeout);
                 let seen = network.text(alone, 0, &steps);
                 assert!(["1 1", "2 2"].contains(&seen.as_str()), "{seen}");

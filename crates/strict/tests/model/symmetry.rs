@@ -20,12 +20,12 @@ const UNKNOWN: u32 = u32::MAX;
 impl Setup {
     /// By shard: the replicas that nothing tells apart. None where views, restarts, routes or quorum reads may.
     fn alike(&self) -> Vec<Vec<usize>> {
-        let apart = self.views > 0
+        let differ = self.views > 0
             || self.restarts != (0, 0)
             || self.routes.is_some()
             || !self.heard.is_empty()
             || self.options.quorum_reads;
-        if apart {
+        if differ {
             return Vec::new();
         }
         let reads = |act: &Act| matches!(act, Act::Get | Act::Increment);

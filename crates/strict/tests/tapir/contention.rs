@@ -115,7 +115,7 @@ fn sixteen_clients_on_hot_keys_all_commit_within_their_retries() {
 
 /// What came of clients that add beside others that look.
 #[derive(Debug, Default)]
-struct Beside {
+struct MixedLoad {
     added: usize,
     looked: usize,
     refused: Vec<String>,
@@ -124,11 +124,16 @@ struct Beside {
 
 /// Clients of three coordinators that add to two of four sets, and observe nothing, beside others that count the members
 /// of two of them; each sends its next transaction when the last one is answered.
-fn add_beside_looks(seed: u64, shards: u16, (adders, lookers): (usize, usize), each: usize) -> Beside {
+fn add_while_others_look(
+    seed: u64,
+    shards: u16,
+    (adders, lookers): (usize, usize),
+    each: usize,
+) -> MixedLoad {
     let mut network = Network::new(seed, shards, 3, 3, &Options::default());
     network.delay = Duration::from_millis(1);
     let mut waiting: Vec<Option<(RequestId, Instant)>> = vec![None; adders + lookers];
-    let mut outcome = Beside::default();
+    let mut outcome = MixedLoad::default();
     let end = network.now + Duration::from_secs(1);
     while network.now < end || waiting.iter().any(Option::is_some) {
         for (client, waiting) in waiting.iter_mut().enumerate() {
@@ -170,7 +175,7 @@ fn who_looks_at_keys_that_many_add_to_all_the_time_gets_an_answer() {
     for (seed, shards, each) in
         crate::some_of([(3, 4, 2), (1, 1, 2), (2, 1, 2), (4, 4, 2), (5, 1, 1)].into_iter())
     {
-        let outcome = add_beside_looks(seed, shards, (24, 8), each);
+        let outcome = add_while_others_look(seed, shards, (24, 8), each);
         assert_eq!(outcome.refused, Vec::<String>::new(), "seed {seed}: {outcome:?}");
         // Each of them takes a few round trips, of 1 ms on average, when its turn has come.
         assert!(outcome.looked > 200 && outcome.added > 600, "seed {seed}: {outcome:?}");

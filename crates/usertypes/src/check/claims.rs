@@ -9,12 +9,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-const BESIDE: &str = "its lock modes may be held together, and it does not say that these commute";
+const COMPATIBLE: &str = "its lock modes may be held together, and it does not say that these commute";
 const COMBINED: &str = "it says what one comes to right after another one, and it comes to something else";
 
 /// For each two lock modes that may be held together, which may be one: their operations, if one of them may have an
 /// effect.
-pub(super) fn beside(spec: &Spec) -> Vec<Vec<u8>> {
+pub(super) fn compatible_pairs(spec: &Spec) -> Vec<Vec<u8>> {
     let in_modes = |a: u8, b: u8| {
         let operations = (0u8..).zip(&spec.operations);
         let of_them = operations.filter(|(_, it)| it.mode.is_some_and(|mode| mode == a || mode == b));
@@ -22,16 +22,16 @@ pub(super) fn beside(spec: &Spec) -> Vec<Vec<u8>> {
     };
     let count = spec.modes.len() as u8;
     let pairs = (0..count).flat_map(|a| (a..count).map(move |b| (a, b)));
-    let together = pairs.filter(|(a, b)| spec.is_beside(*a, *b)).map(|(a, b)| in_modes(a, b));
+    let together = pairs.filter(|(a, b)| spec.are_compatible(*a, *b)).map(|(a, b)| in_modes(a, b));
     let writes = |operations: &Vec<u8>| operations.iter().any(|it| !spec.operations[usize::from(*it)].reads);
     together.filter(writes).collect()
 }
 
 impl Subject<'_> {
     /// True if the modes of these steps may be held together.
-    pub(super) fn is_beside(&self, a: &Taken<'_>, b: &Taken<'_>) -> bool {
+    pub(super) fn are_compatible(&self, a: &Taken<'_>, b: &Taken<'_>) -> bool {
         let mode = |taken: &Taken<'_>| self.module.mode(taken.step.operation.operation);
-        matches!((mode(a), mode(b)), (Some(a), Some(b)) if self.module.spec().is_beside(a, b))
+        matches!((mode(a), mode(b)), (Some(a), Some(b)) if self.module.spec().are_compatible(a, b))
     }
 
     /// Two steps whose modes may be held together: the specification has to say that they commute. It may use the
@@ -41,7 +41,7 @@ impl Subject<'_> {
         (a, one): (usize, &Taken<'_>),
         (b, other): (usize, &Taken<'_>),
     ) -> Result<Option<Refutation>, Unfit> {
-        let refuted = |how: String| Ok(Some(Refutation { claim: BESIDE, how }));
+        let refuted = |how: String| Ok(Some(Refutation { claim: COMPATIBLE, how }));
         if !self.effects_commute(one, other)? {
             return refuted(format!(
                 "commute of the effects of {} and {} is false",

@@ -241,7 +241,7 @@ pub(crate) fn judge(module: &Module, scene: &Scene, tried: &mut Tried) -> Result
     let mut conflicting = false;
     for (b, other) in taken.iter().enumerate() {
         for (a, one) in taken[..b].iter().enumerate() {
-            if subject.is_beside(one, other) {
+            if subject.are_compatible(one, other) {
                 if let Some(how) = subject.held_together((a, one), (b, other))? {
                     return Ok(Verdict::Refuted(how));
                 }

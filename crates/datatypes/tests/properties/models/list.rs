@@ -47,8 +47,8 @@ pub(super) fn perform(state: &mut Vec<Bytes>, operation: &Operation<'_>, _actual
             expect(|reply| reply.simple("OK"))
         }
         Operation::Remove { count, value } => number(remove(state, *count, value)),
-        Operation::InsertBeside { .. } if absent => number(0),
-        Operation::InsertBeside { before, pivot, value } => {
+        Operation::InsertNextTo { .. } if absent => number(0),
+        Operation::InsertNextTo { before, pivot, value } => {
             match state.iter().position(|element| element == pivot) {
                 None => number(-1),
                 Some(found) => {

@@ -66,7 +66,7 @@ pub fn perform(held: &mut Option<Bytes>, operation: &Operation<'_>) -> ReplyBuf 
                 (Ok(_), UnionReply::Status) => reply.simple("OK"),
             })
         }
-        other => unreachable!("{other:?} is told beside"),
+        other => unreachable!("{other:?} is no operation of this model"),
     }
 }
 

@@ -8,9 +8,9 @@ struct Tally<const MISTAKE: u8>;
 
 const NONE: u8 = 0;
 /// Votes may be held beside resets.
-const RESETS_BESIDE: u8 = 1;
+const RESETS_WITH_VOTES: u8 = 1;
 /// Who asks for the number of votes may be held beside votes.
-const READS_BESIDE: u8 = 2;
+const READS_WITH_VOTES: u8 = 2;
 /// The second vote of two gets the first one's number.
 const REPLIES_TOO_LITTLE: u8 = 3;
 /// The second vote of two gets the right number, and has no effect.
@@ -22,7 +22,7 @@ const NO_SUCH_MODE: u8 = 6;
 
 const fn mode_of(mistake: u8, operation: &'static str) -> &'static str {
     match (mistake, operation.as_bytes()) {
-        (RESETS_BESIDE, b"reset") | (READS_BESIDE, b"votes") => "vote",
+        (RESETS_WITH_VOTES, b"reset") | (READS_WITH_VOTES, b"votes") => "vote",
         (_, b"reset" | b"votes") => "alone",
         (NO_SUCH_MODE, b"vote") => "poll",
         _ => "vote",
@@ -94,12 +94,12 @@ fn without_a_mistake_it_is_accepted() {
 
 #[test]
 fn modes_that_let_conflicts_run_side_by_side_are_refused_with_an_example() {
-    let text = found::<RESETS_BESIDE>();
+    let text = found::<RESETS_WITH_VOTES>();
     let claim = "its lock modes may be held together, and it does not say that these commute: A = ";
     assert!(text.starts_with(claim) && text.contains("reset()"), "{text}");
     assert!(!text.contains('\n') && text.contains("on the state after nothing: "), "the smallest: {text}");
     assert!(text.ends_with("is false"), "{text}");
-    let text = found::<READS_BESIDE>();
+    let text = found::<READS_WITH_VOTES>();
     assert!(text.starts_with(claim) && text.contains("votes()"), "{text}");
     assert!(text.contains("unchanged of ") && text.ends_with("is false"), "{text}");
 }

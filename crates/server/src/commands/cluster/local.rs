@@ -7,7 +7,7 @@ use super::layout::{self, Layout};
 use super::relay::Relays;
 use crate::cli::ClusterLocalArguments;
 use crate::commands::Outcome;
-use crate::config::threads_beside;
+use crate::config::threads_for;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -49,7 +49,7 @@ fn serve(
     events: &Receiver<Event>,
 ) -> Result<Outcome> {
     let durability = (!arguments.memory).then_some(arguments.durability);
-    let shared = || arguments.config.is_none().then(|| threads_beside(layout.processes.len()));
+    let shared = || arguments.config.is_none().then(|| threads_for(layout.processes.len()));
     let threads = arguments.threads.or_else(shared);
     let settings = Settings { durability, threads, config: arguments.config.clone() };
     let mut children = Children::start(layout, settings)?;

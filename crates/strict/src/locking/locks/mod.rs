@@ -80,7 +80,7 @@ impl Owner {
     }
 
     /// True if it waits anywhere but here.
-    fn waits_beside(&self, name: &Name) -> bool {
+    fn waits_for_more_than(&self, name: &Name) -> bool {
         self.waits_elsewhere || self.waiting.iter().any(|waiting| waiting != name)
     }
 }
@@ -382,7 +382,8 @@ impl LockTable {
 
     fn next(&mut self, name: &Name, now: Instant, phasing: Phasing) -> Option<(TransactionId, Stamp, Mode)> {
         let owners = &self.owners;
-        let may_hold = |id: TransactionId| owners.get(&id).is_some_and(|owner| !owner.waits_beside(name));
+        let may_hold =
+            |id: TransactionId| owners.get(&id).is_some_and(|owner| !owner.waits_for_more_than(name));
         self.phasers.get_mut(name)?.next(now, phasing, self.mutants, may_hold)
     }
 

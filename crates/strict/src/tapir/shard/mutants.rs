@@ -47,7 +47,12 @@ impl Shard {
     }
 
     /// True if a prepared subtraction and this one fit together.
-    pub(super) fn fits_beside(&self, take: BoundedSubtraction, other: TransactionId, key: &[u8]) -> bool {
+    pub(super) fn fits_with_prepared(
+        &self,
+        take: BoundedSubtraction,
+        other: TransactionId,
+        key: &[u8],
+    ) -> bool {
         let other =
             self.prepared.get(&other).and_then(|prepared| BoundedSubtraction::of(&prepared.part, key));
         other.is_some_and(|other| take.fits_with(other, self.sum(key)))

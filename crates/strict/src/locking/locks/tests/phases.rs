@@ -248,10 +248,10 @@ fn one_key(seed: u64, modes: &[Mode], mutants: Mutants) -> Result<(), String> {
                 left.1 = left.1.checked_sub(1).ok_or(format!("{other} waits for too long"))?;
             }
         }
-        let apart = |(one, mode): (&u64, &Mode)| {
+        let is_incompatible = |(one, mode): (&u64, &Mode)| {
             holding.iter().any(|(other, held)| other != one && !held.compatible(*mode))
         };
-        if holding.iter().any(apart) {
+        if holding.iter().any(is_incompatible) {
             return Err("conflicting modes are held together".to_owned());
         }
         if holding.is_empty() && !waiting.is_empty() {
