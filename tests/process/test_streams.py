@@ -1,4 +1,4 @@
-"""Streams of two regions that do not hear of each other for a while, and of two heads of a branch keyspace (docs/streams.md)."""
+"""Streams of two regions that do not hear of each other for a while, and of two heads of a branch keyspace (docs/data-types.md)."""
 
 import pytest
 

@@ -59,7 +59,7 @@ pub fn check_losses(
         }
     }
     // Keys of one type only: who wins among types is another rule, which has its own tests. Not judged either is a key that a
-    // whole value was put under (RENAME): docs/unfinished.
+    // whole value was put under (RENAME): docs/evidence/simulation.md.
     keys.retain(|_, effects_in_place| {
         if effects_in_place.iter().any(|placed| matches!(placed.effect, Effect::Key(key::Effect::Restore(_))))
         {

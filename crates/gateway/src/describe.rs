@@ -267,11 +267,11 @@ const DIFFERENCES: &[&str] = &[
     "A client that waits in a blocking command is passed over while a key holds another type, as in Redis 7.0; `XREADGROUP` gets \
      the error, as in 7.2. In a \
      cluster `CLIENT UNBLOCK` and `blocked_clients` know the clients of the asked process only. Who is served first, and what \
-     that means in a cluster, says [blocking commands](../blocking.md).",
+     that means in a cluster, says [blocking commands](../blocking-pubsub-caching.md#blocking-commands).",
     "`PUBLISH` replies how many subscribers of this process get the message; subscribers of the other processes get it, too. \
      Inside `MULTI`, `TXN` and scripts a message is sent when these have committed, behind their reply, and not at all if they do \
      not. Subscribing is refused inside `TXN`. Inside `MULTI` it takes effect even where `EXEC` replies nil after a command of \
-     several steps. See [publish and subscribe](../pubsub.md).",
+     several steps. See [publish and subscribe](../blocking-pubsub-caching.md#publish-and-subscribe).",
     "`MONITOR` shows the commands of one process. It shows a command when it begins, those of a script again if its \
      transaction is tried again, and those of `MULTI` when `EXEC` comes, whether or not a watched key stops them. A client that \
      reads them too slowly is disconnected when 16 times \
