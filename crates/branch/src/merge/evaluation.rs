@@ -141,7 +141,8 @@ impl<'e> Evaluation<'e> {
             }
             _ => None,
         };
-        let lens = self.newest(view, changes, |newest, _| Lens::new(newest, other_side.as_ref(), &touched))?;
+        let lens =
+            self.newest(view, changes, |newest, _| Lens::new(newest, other_side.as_ref(), &touched))?;
         let labels = newest_of_each(changes);
         let at = |state: usize| (layer.states[state], labels.get(&state).copied());
         // What is merged of the elements that were met.
@@ -170,15 +171,11 @@ impl<'e> Evaluation<'e> {
             let newest = self.take_parts(at(state), &lens, &new, &mut merged)?;
             if !met.is_empty() {
                 let base = &self.plan.layers[layer.bases[state]?];
-                let (before, _) = self.parts((base.states[0], None), &lens, &met)?;
-                let (here, _) = self.parts(at(state), &lens, &met)?;
                 let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
-                let is_additive = left == right && right.adds_to_elements();
-                for ((place, before), here) in met.into_iter().zip(before).zip(here) {
-                    match lens::merged(before, merged[place].take(), here, (judge, is_additive)) {
-                        Ok(part) => merged[place] = part,
-                        Err(clash) => return Some(Err(clash)),
-                    }
+                let rule = (judge, left == right && right.adds_to_elements());
+                let sides = [(base.states[0], None), at(state)];
+                if let Err(clash) = self.merge_elements(sides, &lens, &met, rule, &mut merged)? {
+                    return Some(Err(clash));
                 }
             }
             let both = left.and(right);
@@ -288,6 +285,26 @@ impl<'e> Evaluation<'e> {
         let (parts, newest) = self.parts(at, lens, places)?;
         places.iter().zip(parts).for_each(|(place, part)| all[*place] = part);
         Some(newest)
+    }
+
+    /// Merges elements that both `here` and the states before it have changed since `base`; nothing, if they differ in more.
+    fn merge_elements(
+        &mut self,
+        [base, here]: [At; 2],
+        lens: &Lens<'_>,
+        places: &[usize],
+        rule: (Judge, bool),
+        merged: &mut Parts,
+    ) -> Option<Result<(), Clash>> {
+        let (before, _) = self.parts(base, lens, places)?;
+        let (here, _) = self.parts(here, lens, places)?;
+        for ((place, before), here) in places.iter().zip(before).zip(here) {
+            match lens::merged(before, merged[*place].take(), here, rule) {
+                Ok(part) => merged[*place] = part,
+                Err(clash) => return Some(Err(clash)),
+            }
+        }
+        Some(Ok(()))
     }
 
     pub fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {

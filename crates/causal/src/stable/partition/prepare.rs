@@ -228,32 +228,10 @@ impl<S: Times> Partition<S> {
                 }
                 Work::Candidate => continue,
                 Work::Observed { operation, effects } => {
-                    let prepared = PreparedOperation {
-                        operation: Some((**operation).into()),
-                        whole: false,
-                        effects: effects.clone(),
-                    };
-                    let stands = match self.settle(hash, &part.key, operation) {
-                        Some(settlement) => settlement.effects() == *effects,
-                        None => {
-                            self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &prepared)?
-                        }
-                    };
-                    self.withstands_hidden(terms, hash, &part.key, &prepared)?;
-                    if !stands || self.spares_hidden(terms, hash, &part.key, &prepared).is_err() {
-                        return Err(Vote::Changed { key: (*part.key).into() });
-                    }
-                    prepared
+                    self.confirm_observed(terms, hash, part, operation, effects)?
                 }
                 Work::Watched { since, at_millis } => {
-                    let prepared = PreparedOperation { whole: true, ..PreparedOperation::default() };
-                    // Otherwise the transaction would mix states of two times.
-                    if self.has_expired_since(hash, &part.key, *at_millis, terms.now_millis)
-                        || !self.is_unchanged(terms, (*since, terms.snapshot), hash, part, &prepared)?
-                    {
-                        return Err(Vote::Touched);
-                    }
-                    prepared
+                    self.confirm_watched(terms, hash, part, (*since, *at_millis))?
                 }
             };
             before.extend(prepared.effects.iter().cloned());
@@ -265,6 +243,45 @@ impl<S: Times> Partition<S> {
         }
         worked.intents.insert((*part.key).into(), intent);
         Ok(())
+    }
+
+    /// Effects that were chosen on the snapshot: refused if something that matters to their operation came since.
+    fn confirm_observed(
+        &mut self,
+        terms: &PrepareRequest<S>,
+        hash: KeyHash,
+        part: &Part<S>,
+        operation: &[u8],
+        effects: &[Box<[u8]>],
+    ) -> Result<PreparedOperation, Vote<S::Depends>> {
+        let prepared =
+            PreparedOperation { operation: Some(operation.into()), whole: false, effects: effects.into() };
+        let stands = match self.settle(hash, &part.key, operation) {
+            Some(settlement) => settlement.effects() == *effects,
+            None => self.is_unchanged(terms, (terms.snapshot, S::default()), hash, part, &prepared)?,
+        };
+        self.withstands_hidden(terms, hash, &part.key, &prepared)?;
+        if !stands || self.spares_hidden(terms, hash, &part.key, &prepared).is_err() {
+            return Err(Vote::Changed { key: (*part.key).into() });
+        }
+        Ok(prepared)
+    }
+
+    /// A watched key: refused if it has changed or expired since, as the transaction would mix states of two times.
+    fn confirm_watched(
+        &self,
+        terms: &PrepareRequest<S>,
+        hash: KeyHash,
+        part: &Part<S>,
+        (since, at_millis): (S, u64),
+    ) -> Result<PreparedOperation, Vote<S::Depends>> {
+        let prepared = PreparedOperation { whole: true, ..PreparedOperation::default() };
+        if self.has_expired_since(hash, &part.key, at_millis, terms.now_millis)
+            || !self.is_unchanged(terms, (since, terms.snapshot), hash, part, &prepared)?
+        {
+            return Err(Vote::Touched);
+        }
+        Ok(prepared)
     }
 
     /// True if the key or a field had a deadline that passed between these times, in milliseconds since 1970.

@@ -12,6 +12,7 @@
 use super::expire::is_nobodys;
 use super::{Decided, Origin, Partition, Pending, Status};
 use crate::stable::intent;
+use crate::stable::message::{EvaluationResults, KeyEffects};
 use crate::stable::record::{self, Effects, Record};
 use crate::stable::stamp::Stamp;
 use crate::stable::{Depends, Mutant, Node, Timer, Times};
@@ -20,7 +21,7 @@ use mvcc::{CompactKey, Store};
 use protocol::{Now, Outputs};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use types::{HybridClock, Instant, Malformed, Reader, RegionId, Rng, Timestamp};
+use types::{HybridClock, Instant, Malformed, Reader, RegionId, Rng, Timestamp, TransactionId};
 
 /// Where a checkpoint's keys begin, among its cursors.
 const KEYS: u64 = 1 << 63;
@@ -56,14 +57,10 @@ impl<S: Times> Partition<S> {
         self.fold_behind();
         match Record::<S::Depends>::decode(&mut Reader::new(bytes))? {
             Record::Prepared { id, at, depends_on, decider, intents, results } => {
-                self.clock.recover(at);
-                if self.decisions.get(id).is_none() && self.participant.prepared(id).is_none() {
-                    let intents = intents.into_owned();
-                    self.hold(id, &intents);
-                    let (results, since) = (results.into_owned(), Instant::default());
-                    let pending = Pending { depends_on, decider, intents, results, since, fenced: false };
-                    self.participant.prepare(id, at, pending);
-                }
+                let (intents, results) = (intents.into_owned(), results.into_owned());
+                let since = Instant::default();
+                let pending = Pending { depends_on, decider, intents, results, since, fenced: false };
+                self.recover_prepared(id, at, pending);
             }
             Record::Committed { id, at } => {
                 if let Some(pending) = self.participant.take(id) {
@@ -72,13 +69,7 @@ impl<S: Times> Partition<S> {
             }
             Record::Aborted { id } => self.abort(id),
             Record::Alone { effects: Effects { stamp, effects }, results } => {
-                self.clock.recover(stamp.at);
-                self.commit_effects(stamp, effects.into_owned());
-                if !is_nobodys(stamp.transaction) {
-                    let results = results.into_owned();
-                    let decided = Decided { at: Some(stamp.at), outlives: false, results };
-                    self.decisions.decide(stamp.transaction, decided);
-                }
+                self.recover_alone(stamp, effects.into_owned(), results.into_owned());
             }
             Record::Replicated(Effects { stamp, .. })
                 if self.evictions.has(stamp.region) || self.evictions.gives_up::<S>(&stamp) => {}
@@ -121,14 +112,7 @@ impl<S: Times> Partition<S> {
             }
             // A key's effects stand together in a chunk.
             Record::RetainedEffect { .. } | Record::Context { .. } => {}
-            Record::Gaps { filled } => {
-                self.forgetful = true;
-                if !filled {
-                    // What follows was received on top of what no log holds.
-                    self.settle_origins();
-                    self.gaps = true;
-                }
-            }
+            Record::Gaps { filled } => self.recover_gaps(filled),
             Record::Progress(progress) => self.follow_progress(&progress),
             Record::Dropped { until } => self.outbox.drop_through(until),
             Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
@@ -136,6 +120,38 @@ impl<S: Times> Partition<S> {
             Record::LossesDropped { count } => self.store.put_dropped_losses(count),
         }
         Ok(())
+    }
+
+    fn recover_prepared(&mut self, id: TransactionId, at: Timestamp, pending: Pending<S::Depends>) {
+        self.clock.recover(at);
+        if self.decisions.get(id).is_none() && self.participant.prepared(id).is_none() {
+            self.hold(id, &pending.intents);
+            self.participant.prepare(id, at, pending);
+        }
+    }
+
+    /// A transaction whose only participant this is.
+    fn recover_alone(
+        &mut self,
+        stamp: Stamp<S::Depends>,
+        effects: Vec<KeyEffects>,
+        results: EvaluationResults,
+    ) {
+        self.clock.recover(stamp.at);
+        self.commit_effects(stamp, effects);
+        if !is_nobodys(stamp.transaction) {
+            let decided = Decided { at: Some(stamp.at), outlives: false, results };
+            self.decisions.decide(stamp.transaction, decided);
+        }
+    }
+
+    fn recover_gaps(&mut self, filled: bool) {
+        self.forgetful = true;
+        if !filled {
+            // What follows was received on top of what no log holds.
+            self.settle_origins();
+            self.gaps = true;
+        }
     }
 
     /// Everything of a region up to here is here, unless what the log relies on is in no log.
