@@ -427,9 +427,8 @@ impl<'e, H: Host> Engine<'e, H> {
         let key = call.command.key_indices(call.arguments).next().and_then(|index| call.arguments.get(index));
         let on = key.map(|key| format!(" on '{}'", table::lossy(key))).unwrap_or_default();
         Err(Error::err(format!(
-            "'{}'{on} has {words} words behind its name, and a keyspace that other processes may have a share in takes {most}: \
-             it would be one step, for which everybody else waits. Nothing happened; send several commands, inside TXN if they \
-             belong together",
+            "'{}'{on} has {words} arguments, and a keyspace that several processes may share takes {most} in a command, as other \
+             clients wait for its end. Nothing happened; send several commands, inside TXN if they belong together",
             call.command.name
         )))
     }
