@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_private_word_is_found_with_its_line_and_longer_words_are_not_it() {
         let text = "Deeds\nand a Deed\n";
-        let found = check(&[page("docs/a.md", text), page("crates/a/src/lib.rs", "struct Survives;")]);
+        let found = check(&[page("docs/scripts.md", text), page("crates/a/src/lib.rs", "struct Survives;")]);
         assert_eq!(lines(&found), [2, 1]);
         assert!(found[0].message.contains("prepared operation"));
     }
