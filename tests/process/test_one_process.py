@@ -226,6 +226,50 @@ def test_a_worker_that_computes_holds_up_nobody_elsewhere():
         [client.close() for client in clients + busy]
 
 
+def longest_wait_beside_a_step(busy, other, size: int) -> tuple[float, float]:
+    """How long a transaction of so many writes and counts took as one step, and the longest wait of `other` meanwhile."""
+    commands = [command for number in range(size) for command in (("SET", f"k{number}", number), ("DBSIZE",))]
+    connection = busy.connection
+    connection.send_packed_command(connection.pack_commands([("MULTI",), *commands]))
+    assert {str(connection.read_response()) for _ in range(len(commands) + 1)} == {"OK", "QUEUED"}
+    ended = []
+
+    def work():
+        connection.send_command("EXEC")
+        connection.can_read(timeout=60)
+        ended.append(time.monotonic())
+
+    thread = threading.Thread(target=work)
+    longest, began = 0.0, time.monotonic()
+    thread.start()
+    while thread.is_alive():
+        sent = time.monotonic()
+        other.incr("n")
+        longest = max(longest, time.monotonic() - sent)
+    thread.join()
+    assert len(connection.read_response()) == len(commands)
+    return ended[0] - began, longest
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_long_step_holds_up_only_its_keyspace(order):
+    """Clients of other keyspaces go on, if another worker has them."""
+    with Anabranch("everysec") as server:
+        server.kill()
+        with_threads(server, 2)
+        create_all(server)
+        # New connections go to the workers in turn.
+        clients = [using(server, ("likes", "cart")[place]) for place in order]
+        [client.ping() for client in clients]
+        busy, other = (clients[place] for place in order)
+        size, length = 1000, 0.0
+        while length < 0.6:
+            size *= 2
+            length, longest = longest_wait_beside_a_step(busy, other, size)
+        assert longest < length / 3, (longest, length)
+        [client.close() for client in clients]
+
+
 def test_checkpoints_hold_every_model():
     """The log alone does not: what a checkpoint covers is cut off from it."""
     config = "[storage]\ncheckpoint_after_bytes = 65536\nsegment_bytes = 65536\n"

@@ -1,17 +1,16 @@
 //! The thread that takes checkpoints while the process serves, so that log and recovery time stay bounded.
 
-use crate::cluster::Cluster;
+use crate::cluster::{HostedKeyspace, KeyspaceHosting};
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
 use crate::keyspace::Keyspace;
 use crate::process::{Process, seconds_since_1970};
 use crate::routed::Routed;
 use ::journal::{CheckpointWriter, LogError};
-use protocol::hosted::Turn;
 use protocol::{Durability, NoReplies, Protocol, Replica};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::{Group, Solo};
-use types::{Error, ErrorCode, KeyspaceId, PartitionId, Rng};
+use types::{Error, ErrorCode, PartitionId};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// No worker has this number.
@@ -56,12 +55,13 @@ pub(crate) fn take(process: &Process, journal: &Journal) -> Result<u64, LogError
         }
         written?;
     }
-    let replicas = process.cluster.lock().replicas();
-    for replica in replicas {
-        if journal.failures() != failures {
-            return Err(LogError::Suspended);
+    for keyspace in process.hostings.list().iter().filter_map(KeyspaceHosting::hosted) {
+        for partition in keyspace.partitions() {
+            if journal.failures() != failures {
+                return Err(LogError::Suspended);
+            }
+            write_replica(process, journal, (keyspace, PartitionId(partition)), &mut writer)?;
         }
-        write_replica(process, journal, replica, &mut writer)?;
     }
     let size = install(process, journal, writer, failures)?;
     process.view.install_checkpoint(number);
@@ -132,39 +132,25 @@ fn write_keyspace(
 fn write_replica(
     process: &Process,
     journal: &Journal,
-    (keyspace, partition): (KeyspaceId, PartitionId),
+    (keyspace, partition): (&HostedKeyspace, PartitionId),
     writer: &mut CheckpointWriter,
 ) -> Result<(), LogError> {
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         let mut chunk = vec![CLUSTER_RECORDS];
-        chunk.extend_from_slice(&keyspace.0.to_le_bytes());
+        chunk.extend_from_slice(&keyspace.id.0.to_le_bytes());
         chunk.extend_from_slice(&partition.0.to_le_bytes());
-        cursor = with_pumped(process, journal, |cluster| {
-            let next = cluster.checkpoint((keyspace, partition), from, &mut chunk);
-            writer.reflect(journal.open_group());
-            next
-        });
+        let mut nobody = NoReplies::default();
+        let mut routed = Routed::new(NO_WORKER, &mut nobody);
+        let reflect = || writer.reflect(journal.open_group());
+        let (next, pumped) =
+            keyspace.checkpoint(process, (partition, from), &mut chunk, &mut routed, reflect);
+        routed.hand_out(process, pumped.gate);
+        if pumped.is_missed {
+            process.let_worker_look();
+        }
+        cursor = next;
         writer.chunk(&chunk)?;
     }
     Ok(())
-}
-
-/// Works on the cluster when everything that was persisted has been appended to the log.
-fn with_pumped<R>(process: &Process, journal: &Journal, work: impl FnOnce(&mut Cluster) -> R) -> R {
-    let mut nobody = NoReplies::default();
-    let mut routed = Routed::new(NO_WORKER, &mut nobody);
-    let mut cluster = process.cluster.lock();
-    let now = process.now();
-    let gate = if cluster.is_stirred() {
-        let mut turn = Turn { now, random: &mut Rng::new(), replies: &mut routed };
-        let all = 0..cluster.count();
-        cluster.pump(all, Some(journal), &mut turn)
-    } else {
-        protocol::Gate::OPEN
-    };
-    let outcome = work(&mut cluster);
-    drop(cluster);
-    routed.hand_out(process, gate);
-    outcome
 }

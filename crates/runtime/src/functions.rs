@@ -136,7 +136,7 @@ pub(crate) fn begin(
 fn make(process: &Process, change: LibraryChange) -> Result<LibraryChange, Error> {
     let until = Instant::now() + CHANGE_TIME;
     loop {
-        let outcome = process.cluster.lock().change_libraries(&change, process.now());
+        let outcome = process.cluster.lock().change_libraries(&change);
         match outcome {
             Ok(()) => return Ok(change),
             Err(error) if error.code != ErrorCode::Unavailable => return Err(error),

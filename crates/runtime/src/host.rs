@@ -17,14 +17,13 @@ use gateway::{
     MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
     TrackingFigures, Users, Waiters, missing_keyspace,
 };
-use protocol::hosted::Turn;
 use protocol::{Now, Replies, Request};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use types::{Error, KeyspaceId, ProcessId, ReplySink, RequestId, Rng};
 
-/// The most words of a command in keyspaces that are served behind the cluster's lock: steps of some hundredths of a second.
+/// The most words of a command in keyspaces that are served behind a lock of their own: steps of some hundredths of a second.
 const MOST_WORDS: usize = 20_000;
 
 /// See [`Host`].
@@ -39,7 +38,9 @@ pub(crate) struct WorkerHost {
     pub(crate) random: Rng,
     /// What the replies written since the last `take_outcome` wait for.
     pub(crate) outcome: Outcome,
-    /// The cluster is to be pumped before this turn ends.
+    /// Keyspaces that this worker has submitted to since it pumped them.
+    pub(crate) submitted: Vec<KeyspaceId>,
+    /// What is due in any keyspace is to be pumped before this turn ends.
     pub(crate) stirred: bool,
     /// News to other gateways since the last `Worker::hold_news`.
     pub(crate) news: Vec<(Audience, Arc<News>)>,
@@ -65,6 +66,7 @@ impl WorkerHost {
             now,
             random: Rng::new(),
             outcome,
+            submitted: Vec::new(),
             stirred: false,
             news: Vec::new(),
             is_congested: false,
@@ -110,33 +112,29 @@ impl WorkerHost {
         replies: &mut dyn Replies,
     ) {
         let mut routed = Routed::new(self.worker, replies);
-        let mut cluster = self.process.cluster.lock();
-        // Read behind the lock, so that time does not go back from one worker to the next.
-        self.now = self.process.now();
-        let mut turn = Turn { now: self.now, random: &mut self.random, replies: &mut routed };
-        let journal = self.process.journal.as_ref();
-        let gate = cluster.submit(keyspace, requests, journal, &mut turn);
-        drop(cluster);
-        routed.hand_out(&self.process, gate);
+        let process = &self.process;
+        let gate = process.hostings.submit(process, keyspace, requests, &mut self.random, &mut routed);
+        routed.hand_out(process, gate);
         self.outcome.gate = self.outcome.gate.and(gate);
-        self.stirred = true;
+        if !self.submitted.contains(&keyspace) {
+            self.submitted.push(keyspace);
+        }
     }
 
     fn administer_now(&mut self, command: &Administration<'_>) -> Result<(), Error> {
         let process = Arc::clone(&self.process);
         let mut cluster = process.cluster.lock();
-        let now = process.now();
         let outcome = match command {
-            Administration::Create { name, options } => cluster.create(text(name), options, now),
+            Administration::Create { name, options } => cluster.create(text(name), options),
             Administration::List { .. }
             | Administration::Info { .. }
             | Administration::HotKeys { .. }
             | Administration::Locate { .. } => {
-                cluster.refresh(now);
+                cluster.refresh();
                 Ok(())
             }
             Administration::Place { name, partition, processes } => {
-                cluster.place(name, *partition, processes, now)
+                cluster.place(name, *partition, processes)
             }
             Administration::Recover { .. }
             | Administration::LoadType { .. }
@@ -145,9 +143,9 @@ impl WorkerHost {
             | Administration::DeleteLibrary { .. }
             | Administration::FlushLibraries
             | Administration::Save => Ok(()),
-            Administration::Evict { name, region } => cluster.evict(name, region, now),
-            Administration::Alter { name, options } => cluster.alter(&text(name), options, now),
-            Administration::Drop { name } => cluster.drop_keyspace(&text(name), now),
+            Administration::Evict { name, region } => cluster.evict(name, region),
+            Administration::Alter { name, options } => cluster.alter(&text(name), options),
+            Administration::Drop { name } => cluster.drop_keyspace(&text(name)),
         };
         drop(cluster);
         self.keyspaces = process.keyspaces();
@@ -158,7 +156,7 @@ impl WorkerHost {
     /// Makes a type known that was checked.
     pub(crate) fn add_type(&mut self, new: StoredType) -> Result<(), Error> {
         self.stirred = true;
-        self.process.cluster.lock().add_type(&new, self.process.now())
+        self.process.cluster.lock().add_type(&new)
     }
 
     /// Begins to change the libraries of functions, if that is what the command asks for.
@@ -209,7 +207,7 @@ impl WorkerHost {
 
     fn accept_loss(&self, name: &[u8], partition: u16, left: &[u16], sink: &mut dyn ReplySink) {
         let mut cluster = self.process.cluster.lock();
-        match cluster.accept_loss(name, partition, left, self.process.now()) {
+        match cluster.accept_loss(name, partition, left) {
             Ok(lines) => {
                 sink.array(lines.len());
                 lines.iter().for_each(|line| sink.bulk(line.as_bytes()));
@@ -311,7 +309,7 @@ impl Host for WorkerHost {
     fn keyspace_of_number(&mut self, number: u64) -> Option<KeyspaceId> {
         let mut cluster = self.process.cluster.lock();
         if !cluster.serves(number) {
-            cluster.refresh(self.process.now());
+            cluster.refresh();
             self.stirred = true;
         }
         cluster.serves(number).then_some(KeyspaceId(number as u16))
@@ -320,7 +318,7 @@ impl Host for WorkerHost {
     fn keyspace_of_name(&mut self, name: &[u8]) -> Option<KeyspaceId> {
         let mut cluster = self.process.cluster.lock();
         if cluster.keyspace_of_name(name).is_none() {
-            cluster.refresh(self.process.now());
+            cluster.refresh();
             self.stirred = true;
         }
         cluster.keyspace_of_name(name)
@@ -329,14 +327,14 @@ impl Host for WorkerHost {
     fn look_for_types(&mut self) -> bool {
         let mut cluster = self.process.cluster.lock();
         let known = cluster.known_types();
-        cluster.refresh(self.process.now());
+        cluster.refresh();
         self.stirred = true;
         cluster.known_types() > known
     }
 
     fn functions(&mut self, look: bool) -> Arc<FunctionLibraries> {
         if look {
-            self.process.cluster.lock().refresh(self.process.now());
+            self.process.cluster.lock().refresh();
             self.stirred = true;
         }
         self.process.view.functions()
@@ -705,10 +703,7 @@ impl Host for WorkerHost {
     }
 
     fn other_processes(&self) -> Vec<ProcessId> {
-        match self.process.view.has_peers() {
-            true => self.process.cluster.lock().other_processes(),
-            false => Vec::new(),
-        }
+        self.process.peers.all().collect()
     }
 
     fn gateways(&self) -> u16 {

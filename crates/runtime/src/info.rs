@@ -63,7 +63,7 @@ pub(crate) fn write(
             "commandstats" => statistics.write_commands(out),
             "latencystats" => statistics.write_latencies(out),
             "cluster" => {
-                line(out, format_args!("{}", cluster::section(&process.view, visible)));
+                line(out, format_args!("{}", cluster::section(process, visible)));
                 lags(process, visible, out);
             }
             "keyspace" => keyspace(process, (keyspaces, visible), out),

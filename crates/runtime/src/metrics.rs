@@ -123,7 +123,7 @@ const METRICS: &[Metric] = &[
         "processes",
         NONE,
         "Other processes of the cluster connected to.",
-        |s| one(s.process.view.peers_connected.load(Relaxed) as u64),
+        |s| one(s.process.peers.connected() as u64),
     ),
     metric(
         "recorded_groups",

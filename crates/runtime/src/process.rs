@@ -1,6 +1,6 @@
 //! What all threads of a process share.
 
-use crate::cluster::{Cluster, ClusterView};
+use crate::cluster::{Cluster, ClusterView, Hostings, Peers};
 use crate::guard::Guard;
 use crate::health::Recent;
 use crate::journal::Journal;
@@ -60,6 +60,8 @@ pub(crate) struct Inbox {
     pub(crate) replies: Vec<(RequestId, ReplyBuf, Gate)>,
     /// Keyspaces that were dropped: nobody waits for them any longer.
     pub(crate) dropped: Vec<KeyspaceId>,
+    /// A thread that is no worker has kept others from a keyspace.
+    pub(crate) looks_at_keyspaces: bool,
     /// News from other gateways, with their processes.
     pub(crate) news: Vec<(ProcessId, Arc<News>)>,
     /// About how many bytes these are.
@@ -150,8 +152,10 @@ pub(crate) struct Process {
     pub(crate) options: Options,
     pub(crate) journal: Option<Journal>,
     pub(crate) locals: Arc<Locals>,
-    /// Taken by one worker at a time, and by the thread that takes checkpoints.
+    /// Not taken to serve data: see [`crate::cluster`] for the order of locks.
     pub(crate) cluster: Mutex<Cluster>,
+    pub(crate) hostings: Arc<Hostings>,
+    pub(crate) peers: Arc<Peers>,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) workers: RwLock<Vec<Arc<WorkerHandle>>>,
     pub(crate) started: Instant,
@@ -224,10 +228,12 @@ impl Process {
             journal,
             locals,
             view: Arc::clone(cluster.view()),
+            hostings: Arc::clone(cluster.hostings()),
+            peers: Arc::clone(cluster.peers()),
+            started: cluster.view().started,
             cluster: Mutex::new(cluster),
             workers: RwLock::new(Vec::new()),
             library: scripts::Library::default(),
-            started: Instant::now(),
             stopping: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
             monitors: AtomicUsize::new(0),
@@ -293,8 +299,7 @@ impl Process {
 
     /// The present time.
     pub(crate) fn now(&self) -> Now {
-        let instant = types::Instant(self.started.elapsed().as_micros() as u64);
-        Now { wall: self.view.wall(instant), instant }
+        self.view.now()
     }
 
     /// The keyspaces that the process keeps by itself, as of this moment.
@@ -311,6 +316,14 @@ impl Process {
                 worker.inbox.lock().replies.extend(its);
                 worker.wake();
             }
+        }
+    }
+
+    /// Lets a worker do what others have left because this thread, which is no worker, had a keyspace's lock.
+    pub(crate) fn let_worker_look(&self) {
+        if let Some(worker) = self.workers.read().first() {
+            worker.inbox.lock().looks_at_keyspaces = true;
+            worker.wake();
         }
     }
 

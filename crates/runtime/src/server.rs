@@ -205,6 +205,8 @@ fn start_workers(
         polls.push(poll);
     }
     let handles: Vec<_> = process.workers.read().clone();
+    let registries = polls.iter().map(|poll| poll.registry().try_clone()).collect::<Result<_, _>>()?;
+    process.peers.begin(process.now().instant, registries)?;
     let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for (index, (poll, me)) in polls.into_iter().zip(handles).enumerate() {

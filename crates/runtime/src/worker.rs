@@ -3,7 +3,7 @@
 mod held_news;
 mod replicated;
 
-use crate::cluster::{FIRST_TOKEN, dropped};
+use crate::cluster::{Arrivals, FIRST_TOKEN, dropped};
 use crate::connection::{Connection, Io};
 use crate::eviction::{self, EvictionOutcome};
 use crate::functions;
@@ -34,7 +34,7 @@ const LISTENERS: usize = usize::MAX - 1;
 const TICK: Duration = Duration::from_millis(100);
 const READ_BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 1024;
-/// The worker that owns the peers' sockets, and pumps the cluster when a deadline comes.
+/// The worker that pumps keyspaces when a deadline comes.
 const TIMEKEEPER: usize = 0;
 /// The replies to a transaction's steps wait for that to its commit, up to so many bytes.
 const HELD_FOR_COMMIT: usize = 4 * 1024;
@@ -61,7 +61,9 @@ pub(crate) struct Worker {
     /// Connections whose replies wait for the log.
     holding: Vec<usize>,
     buffer: Box<[u8]>,
-    /// Something behind the cluster's lock waits for the log.
+    /// Packets that peers have sent to this worker's sockets.
+    arrived: Arrivals,
+    /// Something of a keyspace waits for the log.
     awaits_log: bool,
     /// Which of the listeners take clients at any address.
     wildcards: Vec<bool>,
@@ -98,9 +100,6 @@ pub(crate) struct Parts {
 impl Worker {
     pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
         let Parts { index, poll, mut listeners, process, me } = parts;
-        if index == TIMEKEEPER {
-            process.cluster.lock().begin(process.now().instant, poll.registry())?;
-        }
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(LISTENERS - number), Interest::READABLE)?;
         }
@@ -141,6 +140,7 @@ impl Worker {
             unread: Vec::new(),
             holding: Vec::new(),
             buffer: vec![0; READ_BUFFER].into(),
+            arrived: Arrivals::default(),
             awaits_log: false,
             next_tick: types::Instant(0),
         })
@@ -368,8 +368,8 @@ impl Worker {
         for (from, news) in inbox.news {
             self.gateway.hear(from, &news, &mut self.host);
         }
-        // A gate of the cluster may have opened.
-        self.host.stirred |= self.awaits_log;
+        // A gate of a keyspace may have opened.
+        self.host.stirred |= self.awaits_log || inbox.looks_at_keyspaces;
         for (id, checked) in inbox.types {
             let outcome = checked.and_then(|new| self.host.add_type(new));
             answer(outcome, self.gateway.reply(id));
@@ -648,10 +648,7 @@ impl Worker {
         self.next_tick = self.host.now.instant + TICK;
         self.host.keyspaces = self.host.process.keyspaces();
         if self.index == TIMEKEEPER {
-            let process = &self.host.process;
-            let directory = process.options.data.as_deref();
-            let mut cluster = process.cluster.lock();
-            cluster.tick(process.now(), process.journal.as_ref(), directory);
+            self.tick_cluster();
         }
         if self.host.is_congested {
             let is_behind = self.host.process.workers.read().iter().any(|worker| worker.is_congested());
@@ -755,6 +752,7 @@ impl Worker {
             journal.sync_all();
         }
         if self.host.process.view.is_active() {
+            self.host.stirred = true;
             self.turn_cluster();
         }
         self.empty_inbox();

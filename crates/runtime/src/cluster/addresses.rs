@@ -8,7 +8,7 @@ use gateway::{ClusterMap, ClusterMember};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
+use types::{Instant, KeyspaceId, PartitionId, ProcessId, Reader, Slot, Wire};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Where processes tell each other: no keyspace has this number.
@@ -33,11 +33,9 @@ impl Cluster {
     pub(super) fn tell_address(&mut self, now: Instant) {
         let Some(own) = self.addresses.own.filter(|_| now >= self.addresses.next) else { return };
         self.addresses.next = now + EVERY;
-        let (life, text) = (self.life, Box::<[u8]>::from(own.to_string().as_bytes()));
-        let from = NodeId { process: life.process, incarnation: life.incarnation, slot: SLOT };
-        let others = self.file.processes.iter().map(|process| ProcessId(process.id));
-        for process in others.filter(|process| *process != life.process) {
-            self.peers.send(process, from, SLOT, &text, Some(now));
+        let text = Box::<[u8]>::from(own.to_string().as_bytes());
+        for process in self.peers.all() {
+            self.peers.send(process, self.peers.node(SLOT), SLOT, &text, Some(now));
         }
     }
 

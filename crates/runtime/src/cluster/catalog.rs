@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use types::{Error, ErrorCode};
 
 /// The file's content. Written first by `cluster local`, then by `KEYSPACE CREATE` at any process.
@@ -107,6 +108,8 @@ pub(crate) struct Catalog {
     functions: Arc<FunctionLibraries>,
     /// How many of its types, from the first one, can be used here.
     known_types: usize,
+    /// How many of them threads of this process may name, from now on.
+    nameable_types: Arc<AtomicU64>,
     /// The file that `content` was read from: its inode, size and time of change.
     seen: Option<(u64, u64, i64, i64)>,
 }
@@ -144,8 +147,20 @@ impl Catalog {
     ) -> Result<Self, String> {
         user_types::register_all(&content.types)?;
         let known_types = content.types.len();
+        let nameable_types = Arc::new(AtomicU64::new(known_types as u64));
         let functions = Arc::new(functions::read(&content.functions)?);
-        Ok(Catalog { path, models, cluster, content, databases: None, functions, known_types, seen })
+        let databases = None;
+        Ok(Catalog {
+            path,
+            models,
+            cluster,
+            content,
+            databases,
+            functions,
+            known_types,
+            nameable_types,
+            seen,
+        })
     }
 
     /// True if `SELECT number` chooses the keyspace with this number.
@@ -180,6 +195,11 @@ impl Catalog {
         self.known_types
     }
 
+    /// How many of them threads of this process may name: noted before the first may.
+    pub(crate) fn nameable_types(&self) -> &Arc<AtomicU64> {
+        &self.nameable_types
+    }
+
     /// Reads the file again if it has changed. What is known stays as it is, whatever the file says.
     pub(crate) fn refresh(&mut self) {
         let Some(path) = &self.path else { return };
@@ -191,10 +211,12 @@ impl Catalog {
         self.seen = now;
         match loaded {
             Ok(content) if content.follows(&self.content, self.models) => {
+                self.nameable_types.store(content.types.len() as u64, Ordering::Release);
                 match user_types::register_all(&content.types) {
                     Ok(()) => self.known_types = content.types.len(),
                     Err(reason) => tracing::error!(%reason, "a type of the list cannot be used here"),
                 }
+                self.nameable_types.store(self.known_types as u64, Ordering::Release);
                 self.note_functions(&content);
                 self.content = content;
             }

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use protocol::Now;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use types::{Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, WallTime, Wire};
+use types::{Instant, KeyspaceId, PartitionId, ProcessId, Reader, Slot, WallTime, Wire};
 
 /// A larger difference to the other clocks is corrected. What is smaller may be the time that packets travel.
 const TOLERATED: Duration = Duration::from_secs(1);
@@ -101,8 +101,7 @@ pub(crate) fn own_clock(skew_millis: i64) -> u64 {
 impl Cluster {
     /// Looks at the clocks and tells the peers what this process's shows. To be called at every tick.
     pub(super) fn compare_clocks(&mut self, now: Now) {
-        let peers: Vec<ProcessId> = self.file.processes.iter().map(|process| ProcessId(process.id)).collect();
-        if peers.len() < 2 {
+        if !self.view.has_peers() {
             return;
         }
         let own = own_clock(self.view.options.clock_skew_ms);
@@ -121,9 +120,8 @@ impl Cluster {
             return;
         }
         self.clocks.next = now.instant + EVERY;
-        let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
-        for process in peers.into_iter().filter(|process| *process != self.life.process) {
-            self.peers.send(process, from, SLOT, &own, Some(now.instant));
+        for process in self.peers.all() {
+            self.peers.send(process, self.peers.node(SLOT), SLOT, &own, Some(now.instant));
         }
     }
 

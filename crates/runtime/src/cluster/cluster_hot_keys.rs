@@ -10,15 +10,14 @@
 //! processes that have not answered, and those that are not connected. `LOCAL` asks nobody.
 
 use crate::cluster::Cluster;
+use crate::cluster::hosting::KeyspaceHosting;
 use crate::cluster::hot_keys::write_hot_keys;
-use crate::cluster::keyspace_hosting::KeyspaceHosting;
-use protocol::hosted::Turn;
 use protocol::{Now, Replies, Sketch, merged};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{
-    Error, Incarnation, Instant, KeyspaceId, NodeId, ProcessId, Reader, ReplySink, RequestId, Slot, Wire,
-    wire_enum, wire_struct,
+    Error, Incarnation, Instant, KeyspaceId, ProcessId, Reader, ReplySink, RequestId, Slot, Wire, wire_enum,
+    wire_struct,
 };
 
 /// For how long others may keep a client waiting.
@@ -80,13 +79,6 @@ pub(super) struct Questions {
     open: Vec<OpenQuestion>,
 }
 
-impl Questions {
-    /// When the first of them is not waited for any longer.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.open.iter().map(|open| open.until).min()
-    }
-}
-
 impl Cluster {
     /// Answers a client, or asks the others, whose answers [`Cluster::tell_hot_keys`] hands on.
     pub(crate) fn ask_hot_keys(
@@ -113,18 +105,18 @@ impl Cluster {
             return open.write(replies.reply(request));
         }
         self.questions.open.push(open);
-        self.stirred = true;
     }
 
     /// The keyspace of this name, if its transactions meet on keys.
     fn counting_keyspace(&self, name: &[u8]) -> Result<KeyspaceId, Error> {
         let text = String::from_utf8_lossy(name);
         let id = self.keyspace_of_name(name).ok_or_else(|| gateway::missing_keyspace(name))?;
-        let hosting = &self.keyspaces[usize::from(id.0)];
-        if hosting.hosted().is_some_and(|keyspace| keyspace.counts_meetings()) {
+        let hosting = self.hostings.of(id);
+        let hosted = hosting.as_ref().and_then(KeyspaceHosting::hosted);
+        if hosted.and_then(|keyspace| keyspace.with(|hosted| hosted.counts_meetings())) == Some(true) {
             return Ok(id);
         }
-        if matches!(hosting, KeyspaceHosting::Solo | KeyspaceHosting::Elsewhere(_)) {
+        if matches!(hosting, Some(KeyspaceHosting::Solo | KeyspaceHosting::Elsewhere(_))) {
             return Err(Error::err(format!(
                 "keyspace '{text}' is served by one process, which runs transactions serially: none waits for another"
             )));
@@ -136,31 +128,29 @@ impl Cluster {
     }
 
     /// What is counted here of a keyspace, which is forgotten then if that is wanted.
-    fn sketches(&mut self, keyspace: KeyspaceId, reset: bool) -> Vec<Sketch> {
-        self.hosted_of(keyspace).map(|hosted| hosted.sketches(reset)).unwrap_or_default()
+    fn sketches(&self, keyspace: KeyspaceId, reset: bool) -> Vec<Sketch> {
+        let hosted = self.hostings.hosted_of(keyspace);
+        hosted.and_then(|keyspace| keyspace.with(|hosted| hosted.sketches(reset))).unwrap_or_default()
     }
 
     /// Sends the question: returns the processes that got it, and those that are not connected.
-    fn ask_others(&mut self, ask: &HotKeysMessage) -> (BTreeSet<ProcessId>, Vec<ProcessId>) {
-        let others = self.file.processes.iter().map(|process| ProcessId(process.id));
-        let others: Vec<ProcessId> = others.filter(|process| *process != self.life.process).collect();
+    fn ask_others(&self, ask: &HotKeysMessage) -> (BTreeSet<ProcessId>, Vec<ProcessId>) {
         let (queried, absent): (Vec<ProcessId>, Vec<ProcessId>) =
-            others.into_iter().partition(|process| self.peers.is_connected(*process));
+            self.peers.all().partition(|process| self.peers.is_connected(*process));
         queried.iter().for_each(|process| self.say(*process, ask));
         (queried.into_iter().collect(), absent)
     }
 
-    fn say(&mut self, to: ProcessId, said: &HotKeysMessage) {
-        let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
-        self.peers.send(to, from, SLOT, said, None);
+    fn say(&self, to: ProcessId, said: &HotKeysMessage) {
+        self.peers.send(to, self.peers.node(SLOT), SLOT, said, None);
     }
 
     /// Another process has said something to this one.
-    pub(super) fn hear(&mut self, from: ProcessId, packet: &[u8], now: Now) {
+    pub(super) fn hear_hot_keys(&mut self, from: ProcessId, packet: &[u8]) {
         match HotKeysMessage::decode(&mut Reader::new(packet)) {
             Ok(HotKeysMessage::Ask { question, keyspace, reset }) => {
-                if usize::from(keyspace.0) >= self.keyspaces.len() {
-                    self.refresh(now);
+                if usize::from(keyspace.0) >= self.hostings.count() {
+                    self.refresh();
                 }
                 let sketches = self.sketches(keyspace, reset);
                 self.say(from, &HotKeysMessage::Tell { question, sketches });
@@ -178,10 +168,10 @@ impl Cluster {
     }
 
     /// Answers the clients whose questions are complete.
-    pub(super) fn tell_hot_keys(&mut self, turn: &mut Turn<'_>) {
-        let waits = |open: &mut OpenQuestion| !open.awaited.is_empty() && open.until > turn.now.instant;
+    pub(super) fn tell_hot_keys(&mut self, now: Instant, replies: &mut dyn Replies) {
+        let waits = |open: &mut OpenQuestion| !open.awaited.is_empty() && open.until > now;
         for open in self.questions.open.extract_if(.., |open| !waits(open)) {
-            open.write(turn.replies.reply(open.request));
+            open.write(replies.reply(open.request));
         }
     }
 }

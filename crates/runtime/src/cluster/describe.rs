@@ -1,16 +1,16 @@
 //! What a process of a cluster says about it: a section of INFO, KEYSPACE INFO.
 
-use crate::cluster::{Cluster, ClusterView};
+use crate::cluster::Cluster;
 use crate::process::Process;
 use gateway::KeyspaceRules;
 use protocol::hosted::Backlog;
 use protocol::model::{Properties, Property};
-use std::sync::atomic::Ordering::Relaxed;
 use types::{KeyspaceId, ReplySink};
 
 /// The lines of INFO's section `cluster`. `cluster_enabled` is about Redis Cluster's way to scatter keys, which no
 /// client has to know here. Of keyspaces it tells those that are `visible`.
-pub(crate) fn section(view: &ClusterView, visible: &KeyspaceRules) -> String {
+pub(crate) fn section(process: &Process, visible: &KeyspaceRules) -> String {
+    let view = &process.view;
     let options = &view.options;
     let backlogs = view.backlogs.lock();
     let seen = || backlogs.iter().filter(|(name, _)| visible.allows(name.as_bytes()));
@@ -26,7 +26,7 @@ pub(crate) fn section(view: &ClusterView, visible: &KeyspaceRules) -> String {
         options.process,
         options.file.processes.len(),
         options.file.regions(),
-        view.peers_connected.load(Relaxed),
+        process.peers.connected(),
         view.clock_correction_ms(),
         conflicts.join(","),
     )
@@ -80,13 +80,13 @@ pub(crate) fn describe(process: &Process, cluster: &Cluster, id: KeyspaceId, sin
         let open = keyspace.transactions.lock().len();
         properties.push(("open_transactions", Property::Number(open as u64)));
     } else {
-        let hosted = cluster.keyspaces[usize::from(id.0)].hosted();
-        let held = hosted.map(|keyspace| keyspace.holdings()).unwrap_or_default();
+        let hosted = cluster.hostings.hosted_of(id);
+        let said = hosted.and_then(|keyspace| keyspace.with(|hosted| (hosted.holdings(), hosted.state())));
+        let (held, here) = said.unwrap_or_default();
         properties.push(("keys_here", Property::Number(held.keys as u64)));
         properties.push(("memory_bytes_here", Property::Number(held.memory as u64)));
         properties.push(("evicted_keys", Property::Number(held.evicted)));
-        let here = hosted.map(|keyspace| keyspace.state());
-        properties.push(("partitions_here", Property::List(here.unwrap_or_default())));
+        properties.push(("partitions_here", Property::List(here)));
     }
     properties.push(("partition_processes", Property::List(cluster.placement(id))));
     sink.map(properties.len());

@@ -4,14 +4,14 @@ use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
 use crate::journal::Journal;
 use protocol::hosted::{Environment, Turn};
-use protocol::{Durable, Encode, NoReplies, Now, Request, SpoolRequest, misconf};
-use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Rng, Slot};
+use protocol::{Durable, Encode, Request, SpoolRequest, misconf};
+use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Slot};
 
 /// See the module.
 pub(crate) struct ClusterEnvironment<'c> {
     /// `None` if the process holds everything in memory.
     pub(crate) journal: Option<&'c Journal>,
-    pub(crate) peers: &'c mut Peers,
+    pub(crate) peers: &'c Peers,
     pub(crate) spools: &'c mut Spools,
 }
 
@@ -51,11 +51,6 @@ impl Environment for ClusterEnvironment<'_> {
     fn malformed(&mut self, error: Malformed) {
         tracing::warn!(%error, "a malformed message of a stream was dropped");
     }
-}
-
-/// Acts in a turn without replies.
-pub(crate) fn unanswered<R>(now: Now, act: impl FnOnce(&mut Turn<'_>) -> R) -> R {
-    act(&mut Turn { now, random: &mut Rng::new(), replies: &mut NoReplies::default() })
 }
 
 /// The error for a client of a dropped keyspace.

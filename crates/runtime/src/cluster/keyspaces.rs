@@ -1,79 +1,77 @@
 //! Which keyspaces there are, and what this process keeps of each: the list of keyspaces becomes instances and partitions.
 
 use super::catalog::Catalog;
-use super::environment::unanswered;
-use super::keyspace_hosting::KeyspaceHosting;
+use super::hosted_keyspace::HostedKeyspace;
+use super::hosting::KeyspaceHosting;
 use super::{Cluster, ClusterKeyspace, ClusterView};
 use crate::keyspace::Locals;
 use crate::user_types::{self, StoredType};
 use gateway::{KeyspaceOptions, LibraryChange, Safety};
-use protocol::hosted::{Life, Place};
+use protocol::Durability;
+use protocol::hosted::{Hosted, Life, Place};
 use protocol::model::Properties;
-use protocol::{Durability, Now};
+use std::path::Path;
 use std::sync::Arc;
-use types::{Error, HashSeed, KeyspaceId, Slot};
+use types::{Error, HashSeed, KeyspaceId};
 
 impl Cluster {
     /// Begins to serve the keyspaces that were created elsewhere since, and ends those that were dropped. This process
     /// has never said anything for a new one, so it misses nothing of it.
-    pub(crate) fn refresh(&mut self, now: Now) {
+    pub(crate) fn refresh(&mut self) {
         self.catalog.refresh();
         self.note_types();
         self.view.note_functions(self.catalog.functions());
         for index in 0..self.catalog.keyspaces().len() {
-            if index == self.keyspaces.len() {
-                self.begin_keyspace(index, now);
+            if index == self.hostings.count() {
+                self.begin_keyspace(index);
             } else if self.catalog.keyspaces()[index].dropped {
-                self.end_keyspace(index);
+                self.end_keyspace(KeyspaceId(index as u16));
             }
-            self.configure(index, now);
+            self.configure(index);
         }
         self.view.note(self.is_active());
     }
 
     /// Keeps what is to be here of a new keyspace.
-    fn begin_keyspace(&mut self, index: usize, now: Now) {
-        let mut hosting = begin(&self.catalog, index, self.life, &self.locals).unwrap_or_else(|reason| {
+    fn begin_keyspace(&self, index: usize) {
+        let data = self.directory.as_deref();
+        let hosting = begin(&self.catalog, index, self.life, &self.locals, data).unwrap_or_else(|reason| {
             tracing::error!(%reason, "a keyspace cannot be served");
             KeyspaceHosting::Dropped
         });
-        if let Some(keyspace) = hosting.hosted_mut() {
-            unanswered(now, |turn| keyspace.recovered(true, turn));
+        if let Some(keyspace) = hosting.hosted() {
+            keyspace.change(&self.view, |hosted, turn| hosted.recovered(true, turn));
         }
-        self.keyspaces.push(hosting);
-        self.stirred = true;
+        self.hostings.begin(hosting);
     }
 
     /// Ends a keyspace that was dropped, unless it has ended.
-    fn end_keyspace(&mut self, index: usize) {
-        let id = KeyspaceId(index as u16);
-        match std::mem::replace(&mut self.keyspaces[index], KeyspaceHosting::Dropped) {
-            KeyspaceHosting::Dropped => return,
-            KeyspaceHosting::Solo => self.locals.end(id),
-            KeyspaceHosting::Hosted(_) | KeyspaceHosting::Elsewhere(_) => {}
+    fn end_keyspace(&self, id: KeyspaceId) {
+        match self.hostings.of(id) {
+            None | Some(KeyspaceHosting::Dropped) => return,
+            Some(KeyspaceHosting::Solo) => self.locals.end(id),
+            Some(KeyspaceHosting::Hosted(keyspace)) => keyspace.end(),
+            Some(KeyspaceHosting::Elsewhere(_)) => {}
         }
         tracing::info!(keyspace = self.entry(id).name, "dropped");
-        self.spools.drop_keyspace(id);
-        self.dropped.push(id);
+        // What was submitted before it ended waits, and what comes afterwards is refused.
+        self.hostings.end(id);
         // The log has records of it; a checkpoint will not.
         self.view.want_checkpoint();
-        self.stirred = true;
     }
 
     /// Hands a keyspace's options to its hosted instances.
-    fn configure(&mut self, index: usize, now: Now) {
-        let entry = &self.catalog.keyspaces()[index];
-        match &mut self.keyspaces[index] {
-            KeyspaceHosting::Hosted(keyspace) => {
-                match unanswered(now, |turn| keyspace.configure(&entry.options, turn)) {
-                    Ok(stirred) => self.stirred |= stirred,
-                    Err(reason) => tracing::error!(keyspace = entry.name, %reason, "options cannot be used"),
+    fn configure(&self, index: usize) {
+        let (id, entry) = (KeyspaceId(index as u16), &self.catalog.keyspaces()[index]);
+        match self.hostings.of(id) {
+            Some(KeyspaceHosting::Hosted(keyspace)) => {
+                if let Err(reason) = keyspace.configure(&entry.options, &self.view) {
+                    tracing::error!(keyspace = entry.name, %reason, "options cannot be used");
                 }
             }
-            KeyspaceHosting::Solo => {
+            Some(KeyspaceHosting::Solo) => {
                 let model = self.catalog.models().named(&entry.model).ok();
                 let solo = model.and_then(|model| model.solo(&entry.options));
-                let id = KeyspaceId(index as u16);
                 if let Some(solo) = &solo {
                     self.locals.set_cache(id, solo);
                 }
@@ -82,56 +80,45 @@ impl Cluster {
                     self.view.want_checkpoint();
                 }
             }
-            KeyspaceHosting::Elsewhere(_) | KeyspaceHosting::Dropped => {}
+            Some(KeyspaceHosting::Elsewhere(_) | KeyspaceHosting::Dropped) | None => {}
         }
     }
 
     /// `KEYSPACE CREATE`: durable, and known to every process that a client uses it at, when this returns.
-    pub(crate) fn create(
-        &mut self,
-        name: String,
-        options: &KeyspaceOptions<'_>,
-        now: Now,
-    ) -> Result<(), Error> {
+    pub(crate) fn create(&mut self, name: String, options: &KeyspaceOptions<'_>) -> Result<(), Error> {
         self.catalog.create(name, options, self.durability)?;
-        self.refresh(now);
+        self.refresh();
         Ok(())
     }
 
     /// `KEYSPACE ALTER`: durable when this returns; the other processes know within a tenth of a second.
-    pub(crate) fn alter(&mut self, name: &str, options: &KeyspaceOptions<'_>, now: Now) -> Result<(), Error> {
+    pub(crate) fn alter(&mut self, name: &str, options: &KeyspaceOptions<'_>) -> Result<(), Error> {
         self.catalog.alter(name, options)?;
-        self.refresh(now);
+        self.refresh();
         Ok(())
     }
 
     /// `KEYSPACE DROP`: durable when this returns, and nothing is left here; the other processes know within a tenth
     /// of a second.
-    pub(crate) fn drop_keyspace(&mut self, name: &str, now: Now) -> Result<(), Error> {
+    pub(crate) fn drop_keyspace(&mut self, name: &str) -> Result<(), Error> {
         self.catalog.drop_keyspace(name)?;
-        self.refresh(now);
+        self.refresh();
         Ok(())
     }
 
     /// `TYPES LOAD`: durable, and known to every process that meets the name, when this returns.
-    pub(crate) fn add_type(&mut self, new: &StoredType, now: Now) -> Result<(), Error> {
+    pub(crate) fn add_type(&mut self, new: &StoredType) -> Result<(), Error> {
         self.catalog.add_type(new)?;
-        self.refresh(now);
+        self.refresh();
         user_types::register(new).map_err(Error::err)
     }
 
     /// `FUNCTION LOAD`, `DELETE`, `FLUSH` and `RESTORE`: durable when this returns; the other processes know within a tenth of a
     /// second, and of a new function at its first call.
-    pub(crate) fn change_libraries(&mut self, change: &LibraryChange, now: Now) -> Result<(), Error> {
+    pub(crate) fn change_libraries(&mut self, change: &LibraryChange) -> Result<(), Error> {
         self.catalog.change_libraries(change)?;
-        self.refresh(now);
+        self.refresh();
         Ok(())
-    }
-
-    /// True if the instance is here, or nothing of its keyspace will be.
-    pub(super) fn hosts(&self, slot: Slot) -> bool {
-        let hosting = self.keyspaces.get(usize::from(slot.keyspace.0));
-        hosting.is_some_and(|hosting| hosting.hosted().is_none_or(|keyspace| keyspace.hosts(slot)))
     }
 
     /// The keyspaces that the process keeps by itself.
@@ -201,17 +188,18 @@ impl Cluster {
         let entry = self.entry(id);
         let Ok(model) = self.catalog.models().named(&entry.model) else { return Vec::new() };
         let place = Place { cluster: self.catalog.cluster(), keyspace: id, life: self.life };
-        let hosted = self.keyspaces[usize::from(id.0)].hosted();
+        let hosted = self.hostings.hosted_of(id);
         let mut placed = model.placement(&entry.options, &place);
         // The process that hosts the keyspace knows what follows its threads.
         if let Some(solo) = model.solo(&entry.options) {
             placed.resize(usize::from(self.partitions(id)), vec![solo.process]);
         }
         let line = |(partition, processes): (u16, Vec<u16>)| {
-            let present = hosted.and_then(|keyspace| keyspace.present(partition));
+            let said = |hosted: &mut dyn Hosted| (hosted.present(partition), hosted.leader(partition));
+            let (present, leader) =
+                hosted.as_ref().and_then(|keyspace| keyspace.with(said)).unwrap_or_default();
             let processes = present.map_or(processes, |present| present.processes);
             let processes: Vec<String> = processes.iter().map(u16::to_string).collect();
-            let leader = hosted.and_then(|keyspace| keyspace.leader(partition));
             let led = leader.map(|leader| format!(", led by {leader}")).unwrap_or_default();
             format!("{partition}: on {}{led}", processes.join(","))
         };
@@ -232,6 +220,7 @@ pub(super) fn begin(
     index: usize,
     life: Life,
     locals: &Locals,
+    data: Option<&Path>,
 ) -> Result<KeyspaceHosting, String> {
     let entry = &catalog.keyspaces()[index];
     if entry.dropped {
@@ -246,10 +235,8 @@ pub(super) fn begin(
         Some(solo) => Ok(KeyspaceHosting::Elsewhere(solo.process)),
         None => {
             let place = Place { cluster: catalog.cluster(), keyspace: id, life };
-            model
-                .host(&entry.options, &place)
-                .map(KeyspaceHosting::Hosted)
-                .map_err(|reason| entry.reason(&reason))
+            let hosted = model.host(&entry.options, &place).map_err(|reason| entry.reason(&reason))?;
+            Ok(KeyspaceHosting::Hosted(Arc::new(HostedKeyspace::new(id, hosted, data))))
         }
     }
 }

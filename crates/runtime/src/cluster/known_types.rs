@@ -12,7 +12,6 @@
 //! A process that cannot read so many drops what the peer sends, as a network may; it says so once, and replicas send again.
 
 use crate::cluster::Cluster;
-use protocol::Now;
 use types::{KeyspaceId, PartitionId, ProcessId, Reader, Slot, Wire};
 
 /// Where processes tell each other how many types they know: no keyspace has this number.
@@ -25,12 +24,13 @@ impl Cluster {
     }
 
     /// A peer knows so many types, and names them from now on.
-    pub(super) fn hear_of_types(&mut self, from: ProcessId, packet: &[u8], now: Now) {
+    pub(super) fn hear_of_types(&mut self, from: ProcessId, packet: &[u8]) {
         let Ok(count) = u64::decode(&mut Reader::new(packet)) else {
             return tracing::warn!(%from, "a number of types makes no sense and was dropped");
         };
         self.ahead.insert(from, count);
-        self.refresh(now);
+        self.peers.note_ahead(true);
+        self.refresh();
         if self.ahead.contains_key(&from) {
             tracing::error!(
                 %from, count, known = self.known_types(),
@@ -39,11 +39,15 @@ impl Cluster {
         }
     }
 
-    /// The list has been read again: the process announces its types to peers, and hears a peer once it knows all that
-    /// the peer may name.
+    /// The list has been read again: the process hears a peer once it knows all that the peer may name.
     pub(super) fn note_types(&mut self) {
         let known = self.known_types();
-        self.peers.know_types(known);
         self.ahead.retain(|_, count| *count > known as u64);
+        self.peers.note_ahead(!self.ahead.is_empty());
+    }
+
+    /// True if what the peer sends may name types that this process does not know.
+    pub(super) fn is_ahead(&self, process: ProcessId) -> bool {
+        self.ahead.contains_key(&process)
     }
 }

@@ -18,8 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 use types::{
-    Incarnation, Instant, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire, wire_enum,
-    wire_struct,
+    Incarnation, Instant, KeyspaceId, PartitionId, ProcessId, Reader, Slot, Wire, wire_enum, wire_struct,
 };
 
 const EVERY: Duration = Duration::from_millis(500);
@@ -105,17 +104,14 @@ impl Cluster {
         }
         self.log_positions.next = now + EVERY;
         let position = LogPosition { life: self.life.incarnation, synced: journal.durable().synced };
-        let others = self.file.processes.iter().map(|process| ProcessId(process.id));
-        let others: Vec<ProcessId> = others.filter(|process| *process != self.life.process).collect();
-        for process in others {
+        for process in self.peers.all() {
             let asks = !self.log_positions.answered.contains(&process);
             self.say_standing(process, &PositionMessage::Mine { position, asks }, Some(now));
         }
     }
 
-    fn say_standing(&mut self, to: ProcessId, said: &PositionMessage, can_wait: Option<Instant>) {
-        let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
-        self.peers.send(to, from, SLOT, said, can_wait);
+    fn say_standing(&self, to: ProcessId, said: &PositionMessage, can_wait: Option<Instant>) {
+        self.peers.send(to, self.peers.node(SLOT), SLOT, said, can_wait);
     }
 
     /// Another process has reported its log position, or the one that it knows of this process.

@@ -2,11 +2,12 @@
 //! process stores it: a process that is not connected, or lags far behind, misses it.
 
 use super::Cluster;
+use super::peers::Peers;
 use gateway::{Audience, Model, News};
 use protocol::Encode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Error, KeyspaceId, NodeId, PartitionId, ProcessId, Reader, Slot, Wire};
+use types::{Error, KeyspaceId, PartitionId, ProcessId, Reader, Slot, Wire};
 
 /// Where gateways tell each other: no keyspace has this number.
 pub(super) const SLOT: Slot = Slot { keyspace: KeyspaceId(u16::MAX), partition: Some(PartitionId(4)) };
@@ -20,33 +21,37 @@ impl Encode for Encoded {
     }
 }
 
-impl Cluster {
-    /// Queues news for the peers among the receivers; [`Cluster::flush`] sends them.
-    pub(crate) fn tell(&mut self, whom: Audience, news: &News) {
-        let from = NodeId { process: self.life.process, incarnation: self.life.incarnation, slot: SLOT };
+impl Peers {
+    /// Queues news for the peers among the receivers; [`Peers::flush`] sends them.
+    pub(crate) fn tell(&self, whom: Audience, news: &News) {
         let mut packet = Encoded(Vec::new());
         Wire::encode(news, &mut packet.0);
-        for peer in self.file.processes.iter().map(|process| ProcessId(process.id)) {
+        for peer in self.all() {
             let is_meant = match whom {
                 Audience::Others | Audience::Elsewhere => true,
                 Audience::Here | Audience::Worker(_) => false,
                 Audience::Process(process) => process == peer,
             };
             // News do not hold up replicas.
-            if is_meant && peer != self.life.process && !self.peers.is_far_behind(peer) {
-                self.peers.send(peer, from, SLOT, &packet, None);
+            if is_meant && !self.is_far_behind(peer) {
+                self.send(peer, self.node(SLOT), SLOT, &packet, None);
             }
         }
     }
+}
 
-    /// News has come from a gateway of another process.
-    pub(super) fn hear_news(&mut self, from: ProcessId, packet: &[u8]) {
-        match News::decode(&mut Reader::new(packet)) {
-            Ok(news) => self.heard.push((from, Arc::new(news))),
-            Err(error) => tracing::warn!(%from, %error, "malformed news were dropped"),
+/// News that have come from a gateway of another process.
+pub(super) fn read(from: ProcessId, packet: &[u8]) -> Option<(ProcessId, Arc<News>)> {
+    match News::decode(&mut Reader::new(packet)) {
+        Ok(news) => Some((from, Arc::new(news))),
+        Err(error) => {
+            tracing::warn!(%from, %error, "malformed news were dropped");
+            None
         }
     }
+}
 
+impl Cluster {
     /// The processes that this one is connected to, and itself, by regions if each has lines of waiting clients of its own:
     /// the own region's first. Of a strict keyspace an element goes to one client of all; others promise no such thing
     /// beyond a region, so nobody waits for another region there.
@@ -65,12 +70,6 @@ impl Cluster {
             }
         }
         regions.into_values().collect()
-    }
-
-    /// The other processes of the cluster, connected or not.
-    pub(crate) fn other_processes(&self) -> Vec<ProcessId> {
-        let ids = self.file.processes.iter().map(|process| ProcessId(process.id));
-        ids.filter(|id| *id != self.life.process).collect()
     }
 
     /// May clients that read this keyspace be tracked? `is_solo` says that this process keeps it by itself.
@@ -101,10 +100,5 @@ impl Cluster {
              evicts nothing, or let what is cached here end with a time of its own",
             entry.name
         )))
-    }
-
-    /// What was heard since the last call, in order.
-    pub(crate) fn take_heard(&mut self) -> Vec<(ProcessId, Arc<News>)> {
-        std::mem::take(&mut self.heard)
     }
 }

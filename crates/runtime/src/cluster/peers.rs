@@ -4,442 +4,242 @@
 //! A connection begins with 8 bytes that name the format and 8 bytes that name the cluster, and goes on with frames:
 //! a `u32` length, little-endian, the sender's [`NodeId`], the receiver's [`Slot`], the packet. Whoever connected
 //! writes, the other side only reads. Peers trust one another: the addresses belong into a private network.
+//!
+//! The connections are spread over the workers' event loops. One worker reads a connection, so that packets keep their
+//! order; any thread sends.
 
-use crate::cluster::known_types;
+use crate::cluster::incoming::{Arrivals, Incoming};
+use crate::cluster::outgoing::{MAX_QUEUE_BYTES, Outgoing};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use parking_lot::Mutex;
 use protocol::Encode;
-use socket2::SockRef;
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::time::{Duration, Instant};
-use types::{KeyspaceId, NodeId, ProcessId, Reader, Slot, Wire};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use types::{Incarnation, Instant, KeyspaceId, NodeId, ProcessId, Slot};
 
 /// Tokens from here on belong to peers; clients have smaller ones.
 pub(crate) const FIRST_TOKEN: usize = 1 << 40;
 const LISTENER: usize = FIRST_TOKEN;
-const MAGIC: &[u8; 8] = b"ANBPEER3";
-const HANDSHAKE_BYTES: usize = 16;
-const MAX_FRAME_BYTES: usize = 1 << 30;
-/// What may wait for one peer, in bytes; beyond it packets are dropped.
-const MAX_QUEUE_BYTES: usize = 64 << 20;
-/// Sent bytes are removed from the front of a queue when they are so many.
-const COMPACT_AFTER_BYTES: usize = 1 << 20;
-/// A queue that grew beyond this gives its memory back when it is empty.
-const KEEP_QUEUE_BYTES: usize = 1 << 20;
-const READ_BYTES: usize = 64 * 1024;
-const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// For how long packets that can wait wait for others to travel with: a write costs more than most packets.
-const LINGER: Duration = Duration::from_millis(10);
-/// A peer whose kernel has acknowledged nothing for so long is connected anew.
-const SILENT_AFTER: Duration = Duration::from_secs(10);
+pub(super) const MAGIC: &[u8; 8] = b"ANBPEER3";
+pub(super) const HANDSHAKE_BYTES: usize = 16;
+pub(super) const MAX_FRAME_BYTES: usize = 1 << 30;
 
-/// A packet that arrived: its place in the bytes of all of them.
-struct Arrived {
-    from: NodeId,
-    to: Slot,
-    packet: Range<usize>,
+/// The workers' event loops, among which connections are spread by their tokens: even ones of connections that peers have
+/// made, odd ones of those to peers.
+pub(super) struct EventLoops {
+    registries: Vec<Registry>,
+    /// How many connections of each kind there have been.
+    made: [AtomicUsize; 2],
 }
 
-/// Packets that arrived, in order. One buffer for all of them spares each an allocation.
-#[derive(Default)]
-pub(crate) struct Arrivals {
-    bytes: Vec<u8>,
-    list: Vec<Arrived>,
-}
-
-impl Arrivals {
-    fn push(&mut self, from: NodeId, to: Slot, packet: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(packet);
-        self.list.push(Arrived { from, to, packet: start..self.bytes.len() });
+impl EventLoops {
+    fn next(&self, kind: usize) -> usize {
+        let number = self.made[kind].fetch_add(1, Ordering::Relaxed) + 1;
+        FIRST_TOKEN + 2 * number + kind
     }
 
-    /// True if there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    fn of(&self, token: usize) -> &Registry {
+        &self.registries[token / 2 % self.registries.len()]
     }
 
-    /// Sender, receiver and bytes of each.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, Slot, &[u8])> {
-        self.list.iter().map(|arrived| (arrived.from, arrived.to, &self.bytes[arrived.packet.clone()]))
+    fn add_incoming(&self, socket: &mut TcpStream) -> std::io::Result<usize> {
+        let token = self.next(0);
+        self.of(token).register(socket, Token(token), Interest::READABLE)?;
+        Ok(token)
     }
 
-    /// Forgets them, and keeps room for as many.
-    pub(crate) fn clear(&mut self) {
-        self.list.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP_QUEUE_BYTES);
+    /// Registers a connection to a peer; its token.
+    pub(super) fn add_outgoing(&self, socket: &mut TcpStream) -> std::io::Result<usize> {
+        let token = self.next(1);
+        self.of(token).register(socket, Token(token), Interest::READABLE | Interest::WRITABLE)?;
+        Ok(token)
     }
-}
 
-enum Link {
-    Down { since: Option<Instant> },
-    Up { socket: TcpStream, token: usize, established: bool },
-}
-
-struct Outgoing {
-    address: SocketAddr,
-    link: Link,
-    queue: Vec<u8>,
-    sent: usize,
-    /// Until when what is queued can wait; `None` if it cannot.
-    linger_until: Option<types::Instant>,
-    /// How many types this process has announced to the peer on this connection.
-    announced_types: u64,
-    /// How many bytes have been queued since the start, by keyspace.
-    bytes: BTreeMap<KeyspaceId, u64>,
-}
-
-struct Incoming {
-    socket: TcpStream,
-    buffer: Vec<u8>,
-    greeted: bool,
+    /// Forgets a connection.
+    pub(super) fn remove(&self, socket: &mut TcpStream, token: usize) {
+        // A socket that cannot be deregistered is closed all the same.
+        let _ = self.of(token).deregister(socket);
+    }
 }
 
 /// All connections to and from peers.
 pub(crate) struct Peers {
     seed: u64,
+    own: ProcessId,
+    incarnation: Incarnation,
     /// `None` if there are no peers.
-    listener: Option<TcpListener>,
+    listener: Mutex<Option<TcpListener>>,
     outgoing: BTreeMap<ProcessId, Outgoing>,
-    incoming: BTreeMap<usize, Incoming>,
-    next_token: usize,
-    chunk: Box<[u8]>,
-    /// How many user-defined types this process knows: see [`known_types`].
-    types: u64,
+    incoming: Mutex<BTreeMap<usize, Arc<Mutex<Incoming>>>>,
+    /// Nothing is connected before there are any.
+    loops: OnceLock<EventLoops>,
+    /// How many types of the cluster's list this process may name: see [`known_types`](super::known_types).
+    types: Arc<AtomicU64>,
+    /// See [`Peers::note_ahead`].
+    has_ahead: AtomicBool,
 }
 
 impl Peers {
     /// Nothing is connected before [`Peers::begin`].
     pub(crate) fn new(
         seed: u64,
+        (own, incarnation): (ProcessId, Incarnation),
         listener: Option<TcpListener>,
         peers: impl Iterator<Item = (ProcessId, SocketAddr)>,
+        types: Arc<AtomicU64>,
     ) -> Self {
-        let down = |address| {
-            let (link, bytes) = (Link::Down { since: None }, BTreeMap::new());
-            let (queue, announced_types) = (Vec::new(), 0);
-            Outgoing { address, link, queue, sent: 0, linger_until: None, announced_types, bytes }
-        };
         Peers {
             seed,
-            listener,
-            outgoing: peers.map(|(process, address)| (process, down(address))).collect(),
-            incoming: BTreeMap::new(),
-            next_token: FIRST_TOKEN + 1,
-            chunk: vec![0; READ_BYTES].into(),
-            types: 0,
+            own,
+            incarnation,
+            listener: Mutex::new(listener),
+            outgoing: peers.map(|(process, address)| (process, Outgoing::new(address))).collect(),
+            incoming: Mutex::default(),
+            loops: OnceLock::new(),
+            types,
+            has_ahead: AtomicBool::new(false),
         }
     }
 
-    /// Listens and connects, in the event loop of `registry` from now on.
-    pub(crate) fn begin(&mut self, now: types::Instant, registry: &Registry) -> std::io::Result<()> {
-        if let Some(listener) = &mut self.listener {
-            registry.register(listener, Token(LISTENER), Interest::READABLE)?;
+    /// Listens and connects, in these event loops from now on, each of a worker; the first one accepts.
+    pub(crate) fn begin(&self, now: Instant, registries: Vec<Registry>) -> std::io::Result<()> {
+        if let (Some(listener), Some(first)) = (&mut *self.listener.lock(), registries.first()) {
+            first.register(listener, Token(LISTENER), Interest::READABLE)?;
         }
-        self.flush(now, registry);
+        if self.loops.set(EventLoops { registries, made: Default::default() }).is_ok() {
+            self.flush(now);
+        }
         Ok(())
+    }
+
+    /// What a message between processes that belongs to no keyspace names as its sender.
+    pub(super) fn node(&self, slot: Slot) -> NodeId {
+        NodeId { process: self.own, incarnation: self.incarnation, slot }
+    }
+
+    /// The other processes of the cluster, connected or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ProcessId> {
+        self.outgoing.keys().copied()
     }
 
     /// True if so much waits for the peer that what need not arrive is not to be sent.
     pub(crate) fn is_far_behind(&self, process: ProcessId) -> bool {
-        let waits = |peer: &Outgoing| peer.queue.len() - peer.sent > MAX_QUEUE_BYTES / 8;
-        self.outgoing.get(&process).is_some_and(waits)
+        self.outgoing.get(&process).is_some_and(|peer| peer.waiting() > MAX_QUEUE_BYTES / 8)
     }
 
     /// Queues a packet; `flush` sends it. One that can wait says so by the present time.
     pub(crate) fn send(
-        &mut self,
+        &self,
         to: ProcessId,
         from: NodeId,
         slot: Slot,
         packet: &dyn Encode,
-        can_wait: Option<types::Instant>,
+        can_wait: Option<Instant>,
     ) {
-        let types = self.types;
-        let Some(peer) = self.outgoing.get_mut(&to) else { return };
-        if matches!(peer.link, Link::Down { .. }) || peer.queue.len() - peer.sent > MAX_QUEUE_BYTES {
-            return;
+        if let Some(peer) = self.outgoing.get(&to) {
+            peer.send(to, (from, slot), packet, can_wait, self.types.load(Ordering::Acquire));
         }
-        let start = peer.queue.len();
-        peer.linger_until = match can_wait {
-            Some(now) if start == 0 => Some(now + LINGER),
-            Some(_) => peer.linger_until,
-            None => None,
-        };
-        if peer.announced_types != types {
-            peer.announced_types = types;
-            peer.queue_frame(from, known_types::SLOT, &types);
-        }
-        let len = peer.queue_frame(from, slot, packet);
-        if len == 0 {
-            tracing::error!(%to, "a packet is too large to be sent and was dropped");
-        }
-        *peer.bytes.entry(slot.keyspace).or_default() += len as u64;
     }
 
-    /// This process announces so many types to peers before it sends them another packet.
-    pub(crate) fn know_types(&mut self, count: usize) {
-        self.types = count as u64;
+    /// Some of the peers name types that this process does not know.
+    pub(super) fn note_ahead(&self, has_ahead: bool) {
+        self.has_ahead.store(has_ahead, Ordering::Release);
+    }
+
+    /// See [`Peers::note_ahead`].
+    pub(super) fn has_ahead(&self) -> bool {
+        self.has_ahead.load(Ordering::Acquire)
     }
 
     /// How many bytes of a keyspace have been queued for each peer since the start.
     pub(crate) fn sent(&self, keyspace: KeyspaceId) -> impl Iterator<Item = (ProcessId, u64)> {
-        let of = move |(to, peer): (&ProcessId, &Outgoing)| Some((*to, *peer.bytes.get(&keyspace)?));
-        self.outgoing.iter().filter_map(of)
+        self.outgoing.iter().filter_map(move |(to, peer)| Some((*to, peer.sent(keyspace)?)))
     }
 
-    /// Connects what is down and sends what is queued and cannot wait any more.
-    pub(crate) fn flush(&mut self, now: types::Instant, registry: &Registry) {
-        for peer in self.outgoing.values_mut() {
-            if let Link::Down { since } = peer.link
-                && since.is_none_or(|since| since.elapsed() >= RECONNECT_AFTER)
-            {
-                peer.connect(self.seed, self.next_token, registry);
-                self.next_token += 1;
-            }
-            if peer.linger_until.is_none_or(|until| until <= now) {
-                peer.write(registry);
-            }
-        }
+    /// Connects what is down and sends what is queued and cannot wait any more. The caller holds no lock.
+    pub(crate) fn flush(&self, now: Instant) {
+        let Some(loops) = self.loops.get() else { return };
+        self.outgoing.values().for_each(|peer| peer.flush(now, self.seed, loops));
     }
 
     /// When `flush` is due at the latest.
-    pub(crate) fn deadline(&self) -> Option<types::Instant> {
-        self.outgoing.values().filter_map(|peer| peer.linger_until).min()
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.outgoing.values().filter_map(Outgoing::deadline).min()
     }
 
-    /// Something happened to a peer's socket: hands on the packets that are complete.
-    pub(crate) fn ready(&mut self, token: usize, ending: bool, registry: &Registry, arrived: &mut Arrivals) {
+    /// Something happened to a peer's socket: hands on the packets that are complete. `chunk` is room to read into.
+    pub(crate) fn ready(
+        &self,
+        (token, ending): (usize, bool),
+        now: Instant,
+        chunk: &mut [u8],
+        arrived: &mut Arrivals,
+    ) {
+        let Some(loops) = self.loops.get() else { return };
         if token == LISTENER {
-            return self.accept(registry);
+            return self.accept(loops);
         }
-        if let Some(incoming) = self.incoming.get_mut(&token) {
-            if !incoming.read(self.seed, ending, &mut self.chunk, arrived)
-                && let Some(mut gone) = self.incoming.remove(&token)
-            {
-                // A socket that cannot be deregistered is closed all the same.
-                let _ = registry.deregister(&mut gone.socket);
+        let incoming = self.incoming.lock().get(&token).cloned();
+        if let Some(incoming) = incoming {
+            let mut incoming = incoming.lock();
+            if !incoming.read(self.seed, ending, chunk, arrived) {
+                self.incoming.lock().remove(&token);
+                loops.remove(&mut incoming.socket, token);
             }
-            return;
-        }
-        let mine =
-            |peer: &&mut Outgoing| matches!(&peer.link, Link::Up { token: mine, .. } if *mine == token);
-        if let Some(peer) = self.outgoing.values_mut().find(mine) {
-            peer.check(registry);
-            peer.write(registry);
+        } else if let Some(peer) = self.outgoing.values().find(|peer| peer.has_token(token)) {
+            peer.ready(now, loops);
         }
     }
 
-    fn accept(&mut self, registry: &Registry) {
-        while let Some(Ok((mut socket, _))) = self.listener.as_ref().map(TcpListener::accept) {
-            let token = self.next_token;
-            self.next_token += 1;
-            if registry.register(&mut socket, Token(token), Interest::READABLE).is_ok() {
-                self.incoming.insert(token, Incoming { socket, buffer: Vec::new(), greeted: false });
+    fn accept(&self, loops: &EventLoops) {
+        let listener = self.listener.lock();
+        while let Some(Ok((mut socket, _))) = listener.as_ref().map(TcpListener::accept) {
+            // Behind its lock: the worker of the connection may have an event of it before it is among the others.
+            let mut incoming = self.incoming.lock();
+            if let Ok(token) = loops.add_incoming(&mut socket) {
+                incoming.insert(token, Arc::new(Mutex::new(Incoming::new(socket))));
             }
         }
     }
 
     /// How many peers are connected.
     pub(crate) fn connected(&self) -> usize {
-        self.outgoing.values().filter(|peer| peer.is_up()).count()
+        self.outgoing.values().filter(|peer| peer.is_established()).count()
     }
 
     /// True if this peer is.
     pub(crate) fn is_connected(&self, process: ProcessId) -> bool {
-        self.outgoing.get(&process).is_some_and(Outgoing::is_up)
-    }
-}
-
-impl Outgoing {
-    fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up { established: true, .. })
-    }
-
-    /// Queues a frame; how many bytes it has, or 0 for one that is too large.
-    fn queue_frame(&mut self, from: NodeId, to: Slot, packet: &dyn Encode) -> usize {
-        let start = self.queue.len();
-        self.queue.extend_from_slice(&[0; 4]);
-        Encode::encode(&from, &mut self.queue);
-        Encode::encode(&to, &mut self.queue);
-        packet.encode(&mut self.queue);
-        let len = self.queue.len() - start - 4;
-        if len > MAX_FRAME_BYTES {
-            self.queue.truncate(start);
-            return 0;
-        }
-        self.queue[start..start + 4].copy_from_slice(&(len as u32).to_le_bytes());
-        len + 4
-    }
-
-    fn connect(&mut self, seed: u64, token: usize, registry: &Registry) {
-        let connected = TcpStream::connect(self.address).and_then(|mut socket| {
-            registry.register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE)?;
-            SockRef::from(&socket).set_tcp_nodelay(true)?;
-            SockRef::from(&socket).set_tcp_user_timeout(Some(SILENT_AFTER))?;
-            Ok(socket)
-        });
-        self.queue.clear();
-        (self.sent, self.linger_until, self.announced_types) = (0, None, 0);
-        self.link = match connected {
-            Ok(socket) => {
-                self.queue.extend_from_slice(MAGIC);
-                self.queue.extend_from_slice(&seed.to_le_bytes());
-                Link::Up { socket, token, established: false }
-            }
-            Err(_) => Link::Down { since: Some(Instant::now()) },
-        };
-    }
-
-    fn write(&mut self, registry: &Registry) {
-        let Link::Up { socket, established, .. } = &mut self.link else { return };
-        while self.sent < self.queue.len() {
-            match socket.write(&self.queue[self.sent..]) {
-                Ok(0) => return self.down(registry),
-                Ok(count) => {
-                    *established = true;
-                    self.sent += count;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
-                    break;
-                }
-                Err(_) => return self.down(registry),
-            }
-        }
-        self.linger_until = None;
-        if self.sent == self.queue.len() {
-            self.queue.clear();
-            self.queue.shrink_to(KEEP_QUEUE_BYTES);
-            self.sent = 0;
-        } else if self.sent > COMPACT_AFTER_BYTES {
-            self.queue.drain(..self.sent);
-            self.sent = 0;
-        }
-    }
-
-    /// The peer never writes on this connection: whatever can be read is its end.
-    fn check(&mut self, registry: &Registry) {
-        let Link::Up { socket, .. } = &mut self.link else { return };
-        let broken = match socket.read(&mut [0; 16]) {
-            Ok(_) => true,
-            Err(error) => !matches!(
-                error.kind(),
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected
-            ),
-        };
-        let refused = socket.take_error().ok().flatten().is_some();
-        if broken || refused {
-            self.down(registry);
-        }
-    }
-
-    fn down(&mut self, registry: &Registry) {
-        if let Link::Up { socket, .. } = &mut self.link {
-            // A socket that cannot be deregistered is closed all the same.
-            let _ = registry.deregister(socket);
-        }
-        self.link = Link::Down { since: Some(Instant::now()) };
-        self.queue = Vec::new();
-        (self.sent, self.linger_until) = (0, None);
-    }
-}
-
-impl Incoming {
-    /// False when the connection is over or speaks nonsense. A read that did not fill the chunk has taken all there
-    /// was: the next bytes make a new event. Only an end that was announced already must be looked for.
-    fn read(&mut self, seed: u64, ending: bool, chunk: &mut [u8], arrived: &mut Arrivals) -> bool {
-        loop {
-            match self.socket.read(chunk) {
-                Ok(0) => return false,
-                Ok(count) => {
-                    if !self.take(seed, &chunk[..count], arrived) {
-                        return false;
-                    }
-                    if count < chunk.len() && !ending {
-                        return true;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    /// Takes the frames that `fresh` completes, and keeps the beginning of the next one.
-    fn take(&mut self, seed: u64, fresh: &[u8], arrived: &mut Arrivals) -> bool {
-        if self.buffer.is_empty() {
-            let taken = self.take_frames(seed, fresh, arrived);
-            self.buffer.extend_from_slice(&fresh[taken.unwrap_or(fresh.len())..]);
-            return taken.is_some();
-        }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.extend_from_slice(fresh);
-        let taken = self.take_frames(seed, &buffer, arrived);
-        buffer.drain(..taken.unwrap_or(buffer.len()));
-        self.buffer = buffer;
-        taken.is_some()
-    }
-
-    /// How many bytes the handshake and the complete frames take; `None` if the peer is to be turned away.
-    fn take_frames(&mut self, seed: u64, bytes: &[u8], arrived: &mut Arrivals) -> Option<usize> {
-        let mut taken = 0;
-        if !self.greeted {
-            if bytes.len() < HANDSHAKE_BYTES {
-                return Some(0);
-            }
-            if bytes[..8] != *MAGIC || bytes[8..HANDSHAKE_BYTES] != seed.to_le_bytes() {
-                tracing::warn!("a peer of another cluster or version was turned away");
-                return None;
-            }
-            self.greeted = true;
-            taken = HANDSHAKE_BYTES;
-        }
-        while let Some((len, rest)) = bytes[taken..].split_first_chunk::<4>() {
-            let len = u32::from_le_bytes(*len) as usize;
-            if len > MAX_FRAME_BYTES {
-                tracing::warn!(len, "a peer sent an absurd length and was turned away");
-                return None;
-            }
-            if rest.len() < len {
-                break;
-            }
-            let mut reader = Reader::new(&rest[..len]);
-            let (Ok(from), Ok(to)) = (NodeId::decode(&mut reader), Slot::decode(&mut reader)) else {
-                tracing::warn!("a peer sent a frame without addresses and was turned away");
-                return None;
-            };
-            arrived.push(from, to, reader.rest());
-            taken += 4 + len;
-        }
-        Some(taken)
+        self.outgoing.get(&process).is_some_and(Outgoing::is_established)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::known_types;
+    use crate::cluster::outgoing::LINGER;
     use mio::{Events, Poll};
-    use types::{Incarnation, PartitionId, ReplyBuf, ReplySink};
+    use std::time::Duration;
+    use types::{PartitionId, Reader, ReplyBuf, ReplySink, Wire};
 
     struct End {
         poll: Poll,
         peers: Peers,
         arrived: Arrivals,
-        now: types::Instant,
+        now: Instant,
     }
 
     impl End {
         fn new(seed: u64, listener: TcpListener, peer: (u16, SocketAddr)) -> Self {
             let poll = Poll::new().unwrap();
             let others = std::iter::once((ProcessId(peer.0), peer.1));
-            let mut peers = Peers::new(seed, Some(listener), others);
-            peers.begin(types::Instant(0), poll.registry()).unwrap();
-            End { poll, peers, arrived: Arrivals::default(), now: types::Instant(0) }
+            let own = (ProcessId(3 - peer.0), Incarnation(9));
+            let peers = Peers::new(seed, own, Some(listener), others, Arc::default());
+            peers.begin(Instant(0), vec![poll.registry().try_clone().unwrap()]).unwrap();
+            End { poll, peers, arrived: Arrivals::default(), now: Instant(0) }
         }
 
         fn turn(&mut self) {
@@ -447,9 +247,10 @@ mod tests {
             self.poll.poll(&mut events, Some(Duration::from_millis(5))).unwrap();
             for event in &events {
                 let ending = event.is_read_closed() || event.is_error();
-                self.peers.ready(event.token().0, ending, self.poll.registry(), &mut self.arrived);
+                let (event, chunk) = ((event.token().0, ending), &mut [0; 65536]);
+                self.peers.ready(event, self.now, chunk, &mut self.arrived);
             }
-            self.peers.flush(self.now, self.poll.registry());
+            self.peers.flush(self.now);
         }
     }
 
@@ -488,7 +289,7 @@ mod tests {
         let from = say(&mut first, b"small");
         say(&mut first, &large);
         say(&mut first, b"last");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 3));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.iter().count() == 3));
         for (arrived, text) in second.arrived.iter().zip([&b"small"[..], &large, b"last"]) {
             assert_eq!((arrived.0, arrived.1), (from, slot(5)));
             let packet = ReplyBuf::decode(&mut Reader::new(arrived.2)).unwrap();
@@ -509,13 +310,13 @@ mod tests {
         linger(&mut first, b"a");
         linger(&mut first, b"b");
         (0..20).for_each(|_| (first.turn(), second.turn()).0);
-        assert_eq!((second.arrived.list.len(), first.peers.deadline()), (0, Some(first.now + LINGER)));
+        assert_eq!((second.arrived.iter().count(), first.peers.deadline()), (0, Some(first.now + LINGER)));
         say(&mut first, b"now");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 3));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.iter().count() == 3));
         assert_eq!(first.peers.deadline(), None);
         linger(&mut first, b"c");
         first.now = first.now + LINGER;
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 4));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.iter().count() == 4));
         assert_eq!(first.peers.deadline(), None);
     }
 
@@ -527,7 +328,10 @@ mod tests {
             first.turn();
             second.turn();
         }
-        assert!(second.arrived.is_empty() && second.peers.incoming.values().all(|peer| !peer.greeted));
+        assert!(
+            second.arrived.is_empty()
+                && second.peers.incoming.lock().values().all(|peer| !peer.lock().is_greeted())
+        );
     }
 
     #[test]
@@ -535,22 +339,22 @@ mod tests {
         let (mut first, mut second) = two(7);
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
         let slots =
-            |end: &End| end.arrived.list.iter().map(|it| it.to == known_types::SLOT).collect::<Vec<bool>>();
+            |end: &End| end.arrived.iter().map(|(_, to, _)| to == known_types::SLOT).collect::<Vec<bool>>();
         say(&mut first, b"before");
-        first.peers.know_types(3);
+        first.peers.types.store(3, Ordering::Release);
         say(&mut first, b"after");
         say(&mut first, b"and again");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 4));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.iter().count() == 4));
         assert_eq!(slots(&second), [false, true, false, false]);
         let (from, _, packet) = second.arrived.iter().nth(1).unwrap();
         assert_eq!((from.process, u64::decode(&mut Reader::new(packet))), (ProcessId(1), Ok(3)));
         second.arrived.clear();
-        second.peers.incoming.clear();
+        second.peers.incoming.lock().clear();
         say(&mut first, b"lost");
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 0));
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
         say(&mut first, b"found");
-        assert!(until(&mut first, &mut second, |_, second| second.arrived.list.len() == 2));
+        assert!(until(&mut first, &mut second, |_, second| second.arrived.iter().count() == 2));
         assert_eq!(slots(&second), [true, false]);
     }
 
@@ -558,7 +362,7 @@ mod tests {
     fn a_peer_that_comes_back_is_connected_again() {
         let (mut first, mut second) = two(7);
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));
-        second.peers.incoming.clear();
+        second.peers.incoming.lock().clear();
         say(&mut first, b"lost");
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 0));
         assert!(until(&mut first, &mut second, |first, _| first.peers.connected() == 1));

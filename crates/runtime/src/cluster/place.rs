@@ -1,16 +1,14 @@
 //! Partitions that move to other processes, or go on after a loss, because an operator says so (Corrections 83, 84).
 
 use crate::cluster::Cluster;
-use crate::cluster::environment::unanswered;
-use protocol::Now;
 use protocol::model::PartitionMove;
 use std::collections::BTreeSet;
-use types::Error;
+use types::{Error, KeyspaceId};
 
 impl Cluster {
     /// `KEYSPACE PLACE`: notes where the partition may be, and lets this process's coordinator see to it that it moves.
-    pub(crate) fn place(&mut self, name: &[u8], partition: u16, to: &[u16], now: Now) -> Result<(), Error> {
-        let (index, present) = self.movable(name, partition, now)?;
+    pub(crate) fn place(&mut self, name: &[u8], partition: u16, to: &[u16]) -> Result<(), Error> {
+        let (index, present) = self.movable(name, partition)?;
         let joining: BTreeSet<u16> = to.iter().copied().collect();
         if joining.len() != to.len() || to.len().is_multiple_of(2) {
             return Err(Error::err("a partition has 1, 3, 5 ... replicas, each on a process of its own"));
@@ -19,10 +17,9 @@ impl Cluster {
             return Err(Error::err(format!("the cluster has no process {unknown}")));
         }
         self.catalog.note_move(index, partition, &PartitionMove { joining, ..present })?;
-        self.refresh(now);
-        if let Some(keyspace) = self.keyspaces[index].hosted_mut() {
-            unanswered(now, |turn| keyspace.place(partition, to, turn));
-            self.stirred = true;
+        self.refresh();
+        if let Some(keyspace) = self.hostings.hosted_of(KeyspaceId(index as u16)) {
+            keyspace.change(&self.view, |hosted, turn| hosted.place(partition, to, turn));
         }
         Ok(())
     }
@@ -34,36 +31,36 @@ impl Cluster {
         name: &[u8],
         partition: u16,
         left: &[u16],
-        now: Now,
     ) -> Result<Vec<String>, Error> {
-        let (index, _) = self.movable(name, partition, now)?;
-        self.stirred = true;
-        match self.keyspaces[index].hosted_mut() {
-            Some(keyspace) => unanswered(now, |turn| keyspace.accept_loss(partition, left, turn)),
-            None => Err(super::dropped()),
-        }
+        let (index, _) = self.movable(name, partition)?;
+        let hosted = self.hostings.hosted_of(KeyspaceId(index as u16));
+        let outcome = hosted.and_then(|keyspace| {
+            keyspace.change(&self.view, |hosted, turn| hosted.accept_loss(partition, left, turn))
+        });
+        outcome.unwrap_or_else(|| Err(super::dropped()))
     }
 
     /// `KEYSPACE EVICT ... ACCEPT-LOSS`: the keyspace goes on without a region, for good (Corrections 36). Durable when
     /// this returns; the other processes know within a tenth of a second.
-    pub(crate) fn evict(&mut self, name: &[u8], region: &[u8], now: Now) -> Result<(), Error> {
-        self.refresh(now);
+    pub(crate) fn evict(&mut self, name: &[u8], region: &[u8]) -> Result<(), Error> {
+        self.refresh();
         let (name, region) = (String::from_utf8_lossy(name), String::from_utf8_lossy(region));
         let own = self.file.region_name(self.life.region.0);
         self.catalog.note_eviction(&name, &region, &own)?;
-        self.refresh(now);
+        self.refresh();
         Ok(())
     }
 
     /// The place of a keyspace whose partitions can move, and where this one is.
-    fn movable(&mut self, name: &[u8], partition: u16, now: Now) -> Result<(usize, PartitionMove), Error> {
-        self.refresh(now);
+    fn movable(&mut self, name: &[u8], partition: u16) -> Result<(usize, PartitionMove), Error> {
+        self.refresh();
         let text = String::from_utf8_lossy(name);
         let Some(id) = self.keyspace_of_name(name) else {
             return Err(Error::err(format!("no keyspace '{text}'; KEYSPACE LIST names them")));
         };
         let index = usize::from(id.0);
-        let present = self.keyspaces[index].hosted().and_then(|keyspace| keyspace.present(partition));
+        let hosted = self.hostings.hosted_of(id);
+        let present = hosted.and_then(|keyspace| keyspace.with(|hosted| hosted.present(partition))).flatten();
         let Some(present) = present else {
             return Err(Error::err(format!(
                 "keyspace '{text}' stays where it is: only partitions of strict keyspaces without leaders move"

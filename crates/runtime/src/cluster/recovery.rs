@@ -13,13 +13,12 @@
 use crate::cluster::catalog::Catalog;
 use crate::cluster::clocks::Clocks;
 use crate::cluster::config::ClusterOptions;
-use crate::cluster::environment::unanswered;
+use crate::cluster::hosting::{Hostings, KeyspaceHosting};
 use crate::cluster::identity::Identity;
-use crate::cluster::keyspace_hosting::KeyspaceHosting;
 use crate::cluster::keyspaces::begin;
 use crate::cluster::log_positions::{Found, LogPosition, LogPositions};
 use crate::cluster::peers::Peers;
-use crate::cluster::spool::Spools;
+use crate::cluster::spool;
 use crate::cluster::{Cluster, ClusterView, Gaps, single_process};
 use crate::error::StartError;
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
@@ -57,14 +56,15 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     datatypes::collections::seed_collections(seed.0);
     let locals =
         Arc::new(Locals::new(life.process, incarnation, seed, options.partition_count(), disk.is_none()));
-    let indices = 0..catalog.keyspaces().len();
+    let (indices, data) = (0..catalog.keyspaces().len(), options.data.as_deref());
+    data.into_iter().for_each(spool::remove_earlier);
     let keyspaces: Result<Vec<KeyspaceHosting>, String> =
-        indices.map(|index| begin(&catalog, index, life, &locals)).collect();
-    let mut keyspaces = keyspaces.map_err(StartError::Keyspaces)?;
+        indices.map(|index| begin(&catalog, index, life, &locals, data)).collect();
+    let keyspaces = keyspaces.map_err(StartError::Keyspaces)?;
     let mut has_remains = false;
     let recovered = match disk {
         Some(disk) => disk.recover(&options, &cluster, incarnation, &mut |piece| {
-            visit(&mut keyspaces, &locals, piece, &mut has_remains)
+            visit(&keyspaces, &locals, piece, &mut has_remains)
         })?,
         None => Recovered { complete: cluster.bootstrap, whole: true, ..Recovered::default() },
     };
@@ -78,24 +78,21 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     }
     let others = cluster.file.processes.iter().filter(|process| process.id != life.process.0);
     let others = others.map(|process| (ProcessId(process.id), process.peer_address));
-    let peers = Peers::new(cluster.file.seed, listener, others);
+    let own = (life.process, incarnation);
+    let types = Arc::clone(catalog.nameable_types());
+    let peers = Peers::new(cluster.file.seed, own, listener, others, types);
     solo::recovered(&locals, whole);
     let state = Cluster {
         file: cluster.file.clone(),
         life,
+        directory: options.data.clone(),
         catalog,
         locals,
         view: Arc::new(ClusterView::new(cluster)),
         durability: options.durability,
-        dropped: Vec::new(),
-        heard: Vec::new(),
         ahead: Default::default(),
-        keyspaces,
-        peers,
-        registry: None,
-        spools: Spools::new(options.data.as_deref()),
-        arrived: Default::default(),
-        stirred: false,
+        hostings: Arc::new(Hostings::new(keyspaces)),
+        peers: Arc::new(peers),
         gaps: identity.map(|identity| Gaps { identity, learnt: None }),
         questions: Default::default(),
         log_positions: LogPositions::new(found),
@@ -103,10 +100,12 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
         addresses: Default::default(),
     };
     let process = Process::new(options, users, journal, state);
-    let now = process.now();
-    let mut cluster = process.cluster.lock();
-    unanswered(now, |turn| cluster.hosted_mut().for_each(|keyspace| keyspace.recovered(complete, turn)));
+    let cluster = process.cluster.lock();
+    for keyspace in cluster.hosted() {
+        keyspace.change(&process.view, |hosted, turn| hosted.recovered(complete, turn));
+    }
     cluster.view.note(cluster.is_active());
+    cluster.view.note_functions(cluster.catalog.functions());
     if has_remains {
         // The next checkpoint has nothing of what was dropped.
         cluster.view.want_checkpoint();
@@ -243,7 +242,7 @@ fn first_incarnation() -> Incarnation {
 
 /// Hands a recovered piece to what it came from. Notes if that was dropped.
 fn visit(
-    keyspaces: &mut [KeyspaceHosting],
+    keyspaces: &[KeyspaceHosting],
     locals: &Locals,
     piece: Piece<'_>,
     has_remains: &mut bool,
@@ -253,7 +252,7 @@ fn visit(
         return Err("a record of an unknown kind; was the data written by a newer program?".to_owned());
     };
     let number = u16::from_le_bytes([*k0, *k1]);
-    let Some(keyspace) = keyspaces.get_mut(usize::from(number)) else {
+    let Some(keyspace) = keyspaces.get(usize::from(number)) else {
         return Err(format!(
             "a record of keyspace {number}, which is not in the list of keyspaces; is the list older? Restore it from a \
              backup"
@@ -268,10 +267,11 @@ fn visit(
         (KeyspaceHosting::Hosted(hosted), CLUSTER_RECORDS) => {
             let [p0, p1, content @ ..] = content else { return Err("a record is cut".to_owned()) };
             let partition = PartitionId(u16::from_le_bytes([*p0, *p1]));
-            match piece {
+            let recovered = hosted.with(|hosted| match piece {
                 Piece::Chunk(_) => hosted.snapshot(partition, content),
                 Piece::Record { .. } => hosted.recover(partition, content),
-            }
+            });
+            recovered.unwrap_or(Ok(()))
         }
         _ => Err(format!(
             "a record of keyspace {number}, which is kept in another way than the list of keyspaces says; is the list of \

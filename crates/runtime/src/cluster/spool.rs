@@ -24,7 +24,20 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// What is said about a chunk: its number, and its bytes unless it is gone.
 pub(crate) type Answer = (u64, Option<Vec<u8>>);
 
-/// The spools of all replicas of this process.
+/// Removes what an earlier life left below this data directory.
+pub(crate) fn remove_earlier(data: &Path) {
+    if let Err(error) = fs::remove_dir_all(directory_in(data))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "what an earlier life left in the spool cannot be removed; it occupies the disk");
+    }
+}
+
+fn directory_in(data: &Path) -> PathBuf {
+    data.join("spool")
+}
+
+/// The spools of a keyspace's replicas in this process. Their files go with them.
 pub(crate) struct Spools {
     /// `None` if the process holds everything in memory.
     directory: Option<PathBuf>,
@@ -34,16 +47,9 @@ pub(crate) struct Spools {
 }
 
 impl Spools {
-    /// None yet, below this data directory; what an earlier life left there is removed.
+    /// None yet, below this data directory.
     pub(crate) fn new(data: Option<&Path>) -> Self {
-        let directory = data.map(|data| data.join("spool"));
-        let removed = directory.as_ref().map_or(Ok(()), fs::remove_dir_all);
-        if let Err(error) = removed
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "what an earlier life left in the spool cannot be removed; it occupies the disk");
-        }
-        Spools { directory, open: BTreeMap::new(), is_failing: false }
+        Spools { directory: data.map(directory_in), open: BTreeMap::new(), is_failing: false }
     }
 
     /// Does what a replica asks. What there is to tell it.
@@ -73,11 +79,6 @@ impl Spools {
                 None
             }
         }
-    }
-
-    /// The keyspace is no more.
-    pub(crate) fn drop_keyspace(&mut self, keyspace: KeyspaceId) {
-        self.open.retain(|(of, _), _| *of != keyspace);
     }
 
     fn spool(&mut self, place: (KeyspaceId, PartitionId)) -> io::Result<&mut Spool> {
@@ -244,8 +245,8 @@ mod tests {
         assert_eq!(files(&data), 0);
         assert_eq!(spill(&mut spools, 7, of(7)), None);
         assert_eq!(fetch(&mut spools, 7), Some(of(7)));
-        spools.drop_keyspace(PLACE.0);
-        assert!(!data.join("spool/3.0").exists() && fetch(&mut spools, 7).is_none());
+        drop(spools);
+        assert!(!data.join("spool/3.0").exists());
         fs::remove_dir_all(&data).unwrap();
     }
 
@@ -267,7 +268,7 @@ mod tests {
         assert!(!spools.is_failing);
         std::mem::forget(spools);
         assert!(path.exists(), "as a killed process leaves it");
-        Spools::new(Some(&data));
+        remove_earlier(&data);
         assert!(!data.join("spool").exists());
         fs::remove_dir_all(&data).unwrap();
     }

@@ -4,15 +4,17 @@ use super::ClusterOptions;
 use super::clocks::own_clock;
 use gateway::FunctionLibraries;
 use parking_lot::{Mutex, RwLock};
+use protocol::Now;
 use protocol::hosted::{Backlog, Holdings, Lag};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use types::{Instant, KeyspaceId, ProcessId, WallTime};
 
 /// See the module.
 pub(crate) struct ClusterView {
     pub(crate) options: ClusterOptions,
-    pub(crate) peers_connected: AtomicUsize,
+    /// When the process started.
+    pub(crate) started: std::time::Instant,
     /// Of each keyspace with instances here, with its name.
     pub(crate) backlogs: Mutex<Vec<(String, Backlog)>>,
     /// Of each keyspace with instances here.
@@ -40,7 +42,7 @@ impl ClusterView {
     pub(super) fn new(options: ClusterOptions) -> Self {
         ClusterView {
             options,
-            peers_connected: AtomicUsize::new(0),
+            started: std::time::Instant::now(),
             backlogs: Mutex::default(),
             holdings: Mutex::default(),
             lags: Mutex::default(),
@@ -91,6 +93,12 @@ impl ClusterView {
         }
     }
 
+    /// The present time.
+    pub(crate) fn now(&self) -> Now {
+        let instant = Instant(self.started.elapsed().as_micros() as u64);
+        Now { wall: self.wall(instant), instant }
+    }
+
     /// By how much this process's clock is corrected, in milliseconds.
     pub(crate) fn clock_correction_ms(&self) -> i64 {
         self.correction.load(Ordering::Relaxed) / 1000
@@ -107,7 +115,7 @@ impl ClusterView {
         self.active.load(Ordering::Acquire)
     }
 
-    /// The first worker is going to pump then. Called with the lock.
+    /// The first worker is going to pump then. Others that note an earlier deadline afterwards wake it.
     pub(crate) fn set_wake(&self, at: Instant) {
         self.wakes_at.store(at.0, Ordering::Release);
     }

@@ -115,8 +115,7 @@ impl Worker {
         if !process.view.has_peers() || open.iter().all(is_inner) {
             return;
         }
-        let mut cluster = process.cluster.lock();
-        open.iter().for_each(|held_news| cluster.tell(held_news.whom, &held_news.news));
-        cluster.flush(self.host.now.instant);
+        open.iter().for_each(|held_news| process.peers.tell(held_news.whom, &held_news.news));
+        process.peers.flush(self.host.now.instant);
     }
 }
