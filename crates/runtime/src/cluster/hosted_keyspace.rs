@@ -351,7 +351,7 @@ impl HostedKeyspace {
     /// When it must be pumped at the latest, unless whoever holds the lock does that.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let mailbox = self.mailbox.lock();
-        mailbox.deadline.filter(|_| !mailbox.is_missed)
+        mailbox.deadline.filter(|_| !mailbox.is_missed || !self.instances.is_locked())
     }
 }
 

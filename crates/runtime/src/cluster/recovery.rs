@@ -12,7 +12,7 @@
 
 use crate::cluster::catalog::Catalog;
 use crate::cluster::clocks::Clocks;
-use crate::cluster::config::ClusterOptions;
+use crate::cluster::config::{ClusterFile, ClusterOptions};
 use crate::cluster::hosting::{Hostings, KeyspaceHosting};
 use crate::cluster::identity::Identity;
 use crate::cluster::keyspaces::begin;
@@ -76,11 +76,7 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
              with what is left; KEYSPACE INFO tells what each one held"
         );
     }
-    let others = cluster.file.processes.iter().filter(|process| process.id != life.process.0);
-    let others = others.map(|process| (ProcessId(process.id), process.peer_address));
-    let own = (life.process, incarnation);
-    let types = Arc::clone(catalog.nameable_types());
-    let peers = Peers::new(cluster.file.seed, own, listener, others, types);
+    let peers = peers(&cluster.file, life, listener, &catalog);
     solo::recovered(&locals, whole);
     let state = Cluster {
         file: cluster.file.clone(),
@@ -112,6 +108,14 @@ pub(crate) fn recover(options: Options, listener: Option<TcpListener>) -> Result
     }
     drop(cluster);
     Ok(process)
+}
+
+/// The connections to the other processes, none of which is made yet.
+fn peers(file: &ClusterFile, life: Life, listener: Option<TcpListener>, catalog: &Catalog) -> Peers {
+    let others = file.processes.iter().filter(|process| process.id != life.process.0);
+    let others = others.map(|process| (ProcessId(process.id), process.peer_address));
+    let own = (life.process, life.incarnation);
+    Peers::new(file.seed, own, listener, others, Arc::clone(catalog.nameable_types()))
 }
 
 /// The process in this life, if everything fits together.
