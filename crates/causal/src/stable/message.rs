@@ -58,6 +58,8 @@ pub enum Message<S: Times> {
         round: u32,
         /// The results, or why there are none.
         outcome: Outcome<S::Depends>,
+        /// As in `StartTxResp`, unless the coordinator may not know of a lost region.
+        received: Option<S>,
     },
     /// Coordinator to participant: propose a commit timestamp for these effects.
     Prepare {
@@ -262,7 +264,7 @@ wire_enum!(Message<S: Times> {
     0 => StartTx { stable, oldest, gone, subscribes },
     1 => StartTxResp { stable, received },
     2 => SliceReq { id, round, snapshot, fresh, now_millis, parts, keyspace_work },
-    3 => SliceResp { id, round, outcome },
+    3 => SliceResp { id, round, outcome, received },
     4 => Prepare { id, settled, snapshot, highest, now_millis, decider, regions, alone, pessimistic, parts, keyspace_work },
     5 => PrepareResp { id, vote },
     6 => Commit { id, at },

@@ -150,3 +150,18 @@ fn a_coordinator_that_nobody_asks_is_quiet() {
     assert_eq!(client(HERE, 2).many(&mut world, &[step(&one, GET), step(&another, GET)]), "(nil); (nil)");
     assert!(gossip(&mut world) > 700, "somebody asks again");
 }
+
+/// A partition tells with each answer what it has received: only the one that serves the stable times is asked beside that.
+#[test]
+fn who_answers_reads_is_not_asked_as_well() {
+    let mut world = of(Options::default());
+    let (keys, client) = ([0, 1].map(|index| key_in(index, 2, "a")), client(HERE, 1));
+    let count = |world: &World| world.stabilization[&coordinator(HERE, 0)];
+    assert_eq!(client.one(&mut world, &keys[0], GET), "(nil)");
+    let (before, end) = (count(&world), world.now + 1_000_000);
+    while world.now < end {
+        keys.iter().for_each(|key| assert_eq!(client.one(&mut world, key, GET), "(nil)"));
+    }
+    let told = count(&world) - before;
+    assert!((300..=700).contains(&told), "{told} messages");
+}

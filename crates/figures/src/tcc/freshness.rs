@@ -51,7 +51,7 @@ impl Freshness {
         (partition, region): (&Partition<S>, RegionId),
         counts: bool,
     ) {
-        let Packet::Datagram(Message::SliceResp { id, round, outcome }) = packet else { return };
+        let Packet::Datagram(Message::SliceResp { id, round, outcome, .. }) = packet else { return };
         let Some(steps) = self.open.remove(&(machine, *id, *round)).filter(|_| counts) else { return };
         let Outcome::Done { answers, .. } = outcome else { return };
         for answer in answers {

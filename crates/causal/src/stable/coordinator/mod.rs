@@ -265,7 +265,8 @@ impl<S: Times> Coordinator<S> {
             Message::StartTxResp { stable, received } => {
                 self.on_start_tx_resp(now, from.address(), stable, received, out);
             }
-            Message::SliceResp { id, round, outcome } => {
+            Message::SliceResp { id, round, outcome, received } => {
+                self.note_received(now, from.address(), received);
                 self.on_slice_resp(now, from.address(), id, round, outcome, random, out);
             }
             Message::PrepareResp { id, vote } => self.on_prepare_resp(now, from, id, vote, random, out),
@@ -305,17 +306,22 @@ impl<S: Times> Coordinator<S> {
         out.arm(Timer::StartTx, now.instant + self.options.tick_every * ticks * S::GOSSIP_RARER);
     }
 
-    /// Where snapshots show what has been received, each partition tells that, at every tick, while anybody waits for it.
+    /// Where snapshots show what has been received, each partition tells that, at every tick, while anybody waits for it. One that has
+    /// answered reads since the last tick has told it with those.
     fn follows_all(&self, now: Now) -> bool {
         S::OPTIMISTIC && (self.is_attentive(now) || !self.running.is_empty() || self.has_abandoned())
     }
 
     fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
-        let to_query = match self.follows_all(now) {
-            true => 0..self.homes.len(),
-            false => self.home..self.home + 1,
+        let (home, follows_all) = (self.homes[self.home], self.follows_all(now));
+        let has_told = |partition: u16| {
+            let told = self.received.get(&partition);
+            told.is_some_and(|(_, heard_at)| now.instant - *heard_at < self.options.tick_every)
         };
-        to_query.for_each(|home| self.ask(now, self.homes[home], oldest, out));
+        let is_due = |other: &&Address| follows_all && !self.partition_at(**other).is_some_and(has_told);
+        for to_query in self.homes.iter().filter(|other| **other == home || is_due(other)) {
+            self.ask(now, *to_query, oldest, out);
+        }
     }
 
     /// Asks a partition for the stable times; at the one that it asks regularly it also subscribes to them.

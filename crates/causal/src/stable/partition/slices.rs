@@ -172,7 +172,9 @@ impl<S: Times> Partition<S> {
                 }
             }
         };
-        self.answer(from, Message::SliceResp { id, round, outcome }, out);
+        let tells = S::OPTIMISTIC && self.evictions.recorded().next().is_none();
+        let received = tells.then(|| self.version_vector(self.installed));
+        self.answer(from, Message::SliceResp { id, round, outcome, received }, out);
     }
 
     fn slice(

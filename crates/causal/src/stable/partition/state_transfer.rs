@@ -579,7 +579,8 @@ impl<S: Times> Partition<S> {
         let error = Error::new(ErrorCode::Unavailable, self.why_not());
         let answer = match message {
             Message::SliceReq { id, round, .. } => {
-                Message::SliceResp { id: *id, round: *round, outcome: Outcome::Refused { error } }
+                let outcome = Outcome::Refused { error };
+                Message::SliceResp { id: *id, round: *round, outcome, received: None }
             }
             Message::Prepare { id, .. } => Message::PrepareResp { id: *id, vote: Vote::Refused { error } },
             // It may have started after the eviction, and know no snapshot.

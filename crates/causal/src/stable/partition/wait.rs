@@ -157,7 +157,7 @@ impl<S: Times> Partition<S> {
         if let (Message::SliceReq { id, round, .. }, true) = (&request, self.is_refusing()) {
             // What it waits for would have to be logged.
             let (id, round, outcome) = (*id, *round, Outcome::Refused { error: protocol::unlogged(None) });
-            self.answer(from, Message::SliceResp { id, round, outcome }, out);
+            self.answer(from, Message::SliceResp { id, round, outcome, received: None }, out);
             return None;
         }
         self.waiting.waits.waited += 1;
