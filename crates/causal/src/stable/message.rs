@@ -513,6 +513,14 @@ pub enum Vote<D = Timestamp> {
         /// What the next attempt must have observed at least.
         raise: D,
     },
+    /// The participant, or another partition of the region, has not received something that the transaction must observe before it
+    /// writes the key: nothing happened, try again when that has arrived.
+    Lacking {
+        /// The key.
+        key: Box<[u8]>,
+        /// What the next attempt must have observed at least.
+        raise: D,
+    },
     /// What the transaction observed on its snapshot has changed: nothing happened, and trying again is the client's
     /// choice.
     Changed {
@@ -540,6 +548,7 @@ wire_enum!(Vote<D> {
     5 => TooOld,
     6 => Aborted,
     7 => Refused { error },
+    8 => Lacking { key, raise },
 });
 
 /// What evaluating a transaction at a participant gave.

@@ -3,7 +3,7 @@
 
 use super::Coordinator;
 use super::rerun::FailureReason;
-use super::running::{Kind, Phase, Preparing, Running};
+use super::running::{Kind, Obstacle, Phase, Preparing, Running};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Timer, Times};
@@ -262,13 +262,7 @@ impl<S: Times> Coordinator<S> {
             Phase::Preparing(preparing) if !preparing.is_alone() => {
                 self.unavailable(preparing.votes.missing().collect())
             }
-            Phase::Backoff { key, .. } => {
-                let text = format!(
-                    "concurrent transactions kept key '{}' busy; retry the transaction",
-                    String::from_utf8_lossy(key)
-                );
-                (FailureReason::Key(key.clone()), Error::new(ErrorCode::Conflict, text))
-            }
+            Phase::Backoff { obstacle, .. } => self.why_in_vain(obstacle),
             Phase::Preparing(preparing) => (FailureReason::Refused, self.unknown(preparing.decider)),
             Phase::Deciding { prepared, .. } => (FailureReason::Refused, self.unknown(prepared.decider)),
             Phase::Holding { .. } => {
@@ -292,6 +286,32 @@ impl<S: Times> Coordinator<S> {
             self.running.insert(number, running);
         }
         out.arm(Timer::Retry(number), now.instant + self.options.retry_after);
+    }
+
+    /// Every attempt had this in its way.
+    fn why_in_vain(&self, obstacle: &Obstacle) -> (FailureReason, Error) {
+        let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        let (key, error) = match obstacle {
+            Obstacle::Busy(key) => {
+                let text =
+                    format!("concurrent transactions kept key '{}' busy; retry the transaction", name(key));
+                (key.clone(), Error::new(ErrorCode::Conflict, text))
+            }
+            Obstacle::Lacking(partition, key) => {
+                let text = format!(
+                    "{}, or another one, has not received all that must be there before key '{}' is written; nothing was \
+                     done; retry the transaction",
+                    self.whereabouts(*partition),
+                    name(key)
+                );
+                (key.clone(), Error::new(ErrorCode::Unavailable, text))
+            }
+            Obstacle::Aborted => {
+                let text = "participants aborted every attempt; nothing was done; retry the transaction";
+                (Box::default(), Error::new(ErrorCode::Conflict, text))
+            }
+        };
+        (FailureReason::Key(key), error)
     }
 
     fn unavailable(&self, partitions: BTreeSet<u16>) -> (FailureReason, Error) {

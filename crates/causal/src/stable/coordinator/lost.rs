@@ -9,7 +9,7 @@
 
 use super::Coordinator;
 use super::rerun::FailureReason;
-use super::running::{Phase, Running, UnconfirmedDecision};
+use super::running::{Obstacle, Phase, Running, UnconfirmedDecision};
 use crate::stable::message::KeyEffects;
 use crate::stable::stamp::Stamp;
 use crate::stable::{Mutant, Node, Times};
@@ -179,7 +179,7 @@ impl<S: Times> Coordinator<S> {
             } else if !losing_sessions.contains(&session) {
                 running.seen = S::default();
                 if reads {
-                    self.begin_again(now, number, Box::default(), random, out);
+                    self.begin_again(now, number, Obstacle::Aborted, random, out);
                 }
             }
         }
@@ -313,7 +313,7 @@ impl<S: Times> Coordinator<S> {
             let is_open = self.sessions.get(&session).is_some_and(|state| state.failed.is_some());
             match losing_sessions.remove(&session) || is_open {
                 true => self.fail(now, number, FailureReason::Refused, error.clone(), out),
-                false => self.begin_again(now, number, Box::default(), random, out),
+                false => self.begin_again(now, number, Obstacle::Aborted, random, out),
             }
         }
         self.losses

@@ -15,7 +15,7 @@ use super::Coordinator;
 use super::ask::PlannedStep;
 use super::optimistic::partitions_of;
 use super::rerun::FailureReason;
-use super::running::{Kind, Phase, Running};
+use super::running::{Kind, Obstacle, Phase, Running};
 use crate::stable::{Node, Times};
 use protocol::{Now, Outputs};
 use std::collections::BTreeSet;
@@ -76,6 +76,7 @@ impl<S: Times> Coordinator<S> {
         };
         let waits_for = |partition: &u16| match &running.phase {
             Phase::Slices { awaited, .. } => awaited.contains_key(partition),
+            Phase::Backoff { obstacle: Obstacle::Lacking(lacking, _), .. } => lacking == partition,
             _ => partitions.as_ref().is_none_or(|partitions| partitions.contains(partition)),
         };
         let needed = running.snapshot.newest(running.seen);

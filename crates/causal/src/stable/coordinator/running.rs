@@ -95,13 +95,24 @@ pub(super) enum Phase<S: Times> {
         /// What it committed.
         effects: Vec<KeyEffects>,
     },
-    /// Something undecided was in its way; it begins again.
+    /// It had no effect and begins again.
     Backoff {
         /// When.
         until: Instant,
-        /// The key that was last in the way.
-        key: Box<[u8]>,
+        /// What was last in its way.
+        obstacle: Obstacle,
     },
+}
+
+/// Why an attempt had no effect.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// A concurrent transaction on this key.
+    Busy(Box<[u8]>),
+    /// The partition lacks what the transaction must observe before it writes this key.
+    Lacking(u16, Box<[u8]>),
+    /// A participant aborted it, forgot its snapshot or is silent.
+    Aborted,
 }
 
 /// A two-phase commit.

@@ -5,7 +5,7 @@ use super::ask::{KeyAction, PlannedStep, deletion};
 use super::draw;
 use super::replies::{Replies, keyspace_work_of, known_reply};
 use super::rerun::FailureReason;
-use super::running::{Kind, Phase, Running};
+use super::running::{Kind, Obstacle, Phase, Running};
 use super::session::{Done, Open};
 use super::{Coordinator, millis};
 use crate::stable::message::{Answer, CachedEffect, Message, Outcome, Part, Work};
@@ -331,7 +331,7 @@ impl<S: Times> Coordinator<S> {
                 }
             }
             Outcome::TooOld if matches!(running.kind, Kind::OneShot) => {
-                self.begin_again(now, number, Box::default(), random, out);
+                self.begin_again(now, number, Obstacle::Aborted, random, out);
             }
             Outcome::TooOld => {
                 let text = "the transaction's snapshot is no longer kept; begin it again";

@@ -7,7 +7,7 @@
 
 use super::ask::PlannedStep;
 use super::rerun::FailureReason;
-use super::running::{Kind, Phase, Preparing, Running, UnconfirmedDecision};
+use super::running::{Kind, Obstacle, Phase, Preparing, Running, UnconfirmedDecision};
 use super::slices::{Gathering, Parts, work_of};
 use super::{Coordinator, backoff, retry_in};
 use crate::stable::commit::Votes;
@@ -193,25 +193,20 @@ impl<S: Times> Coordinator<S> {
                 self.on_yes(now, number, partition, (at, results), out);
             }
             Vote::Conflict { key, raise } => {
-                // What is open goes on with its snapshot, and has observed no more than that.
-                if matches!(running.kind, Kind::OneShot) {
-                    running.seen = running.seen.with(raise);
-                }
-                let raise = S::observed(raise);
-                if raise > Timestamp::ZERO && !S::UNIVERSAL && !S::OPTIMISTIC {
-                    // It was the remote snapshot time of a transaction of this region, so it is stable here.
-                    self.stable = self.stable.newest(S::from_whole(raise));
-                }
-                self.abort_all(number, out);
-                self.begin_again(now, number, key, random, out);
+                self.begin_again_above(now, number, raise, Obstacle::Busy(key), random, out);
+            }
+            Vote::Lacking { key, raise }
+                if matches!(running.kind, Kind::OneShot) || raise == S::Depends::default() =>
+            {
+                self.begin_again_above(now, number, raise, Obstacle::Lacking(partition, key), random, out);
             }
             Vote::Aborted => {
                 self.abort_all(number, out);
-                self.begin_again(now, number, Box::default(), random, out);
+                self.begin_again(now, number, Obstacle::Aborted, random, out);
             }
             Vote::TooOld if matches!(running.kind, Kind::OneShot) => {
                 self.abort_all(number, out);
-                self.begin_again(now, number, Box::default(), random, out);
+                self.begin_again(now, number, Obstacle::Aborted, random, out);
             }
             Vote::TooOld => {
                 let text = "the transaction's snapshot is no longer kept; begin it again";
@@ -220,9 +215,10 @@ impl<S: Times> Coordinator<S> {
             Vote::Changed { key } if matches!(running.kind, Kind::OneShot) => {
                 // It was validated, because it read its snapshot: the next attempt's shows more.
                 self.abort_all(number, out);
-                self.begin_again(now, number, key, random, out);
+                self.begin_again(now, number, Obstacle::Busy(key), random, out);
             }
-            Vote::Changed { key } => {
+            // What is open keeps its snapshot, which never shows what it lacks.
+            Vote::Changed { key } | Vote::Lacking { key, .. } => {
                 let key = String::from_utf8_lossy(&key).into_owned();
                 let text =
                     format!("key '{key}' was changed by a concurrent transaction; retry the transaction");
@@ -283,12 +279,37 @@ impl<S: Times> Coordinator<S> {
         }
     }
 
+    /// The next attempt must have observed at least `raise`.
+    fn begin_again_above(
+        &mut self,
+        now: Now,
+        number: u64,
+        raise: S::Depends,
+        obstacle: Obstacle,
+        random: &mut Rng,
+        out: &mut Outputs<'_, Node<S>>,
+    ) {
+        // What is open goes on with its snapshot, and has observed no more than that.
+        if let Some(running) =
+            self.running.get_mut(&number).filter(|running| matches!(running.kind, Kind::OneShot))
+        {
+            running.seen = running.seen.with(raise);
+        }
+        let raise = S::observed(raise);
+        if raise > Timestamp::ZERO && !S::UNIVERSAL && !S::OPTIMISTIC {
+            // It was the remote snapshot time of a transaction of this region, so it is stable here.
+            self.stable = self.stable.newest(S::from_whole(raise));
+        }
+        self.abort_all(number, out);
+        self.begin_again(now, number, obstacle, random, out);
+    }
+
     /// Ends this attempt, which had no effect, and starts another one soon; unless the client has been answered.
     pub(super) fn begin_again(
         &mut self,
         now: Now,
         number: u64,
-        key: Box<[u8]>,
+        obstacle: Obstacle,
         random: &mut Rng,
         out: &mut Outputs<'_, Node<S>>,
     ) {
@@ -298,7 +319,7 @@ impl<S: Times> Coordinator<S> {
         }
         let until = now.instant + backoff(running.attempts, random);
         running.attempts += 1;
-        running.phase = Phase::Backoff { until, key };
+        running.phase = Phase::Backoff { until, obstacle };
         out.arm(Timer::Retry(number), until);
     }
 
@@ -344,7 +365,7 @@ impl<S: Times> Coordinator<S> {
         let Some(at) = at else {
             // It was in doubt for too long and has no effect.
             self.abort_all(number, out);
-            return self.begin_again(now, number, Box::default(), random, out);
+            return self.begin_again(now, number, Obstacle::Aborted, random, out);
         };
         let mut missing = prepared.participants.clone();
         missing.remove(&partition);
@@ -445,7 +466,7 @@ impl<S: Times> Coordinator<S> {
                 if !self.ask_for_votes(preparing, out) {
                     // Nothing is decided: another attempt asks the next replica.
                     self.abort_all(number, out);
-                    return self.begin_again(now, number, Box::default(), random, out);
+                    return self.begin_again(now, number, Obstacle::Aborted, random, out);
                 }
             }
             Phase::Deciding { at, prepared } => {

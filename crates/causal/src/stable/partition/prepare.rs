@@ -126,7 +126,7 @@ impl<S: Times> Partition<S> {
         }
         if S::OPTIMISTIC && self.lacks_observed(terms.snapshot, parts) {
             // The state may arrive soon: the coordinator retries, as long as the client waits.
-            return Err(Vote::Conflict { key: first_key(parts), raise: S::Depends::default() });
+            return Err(Vote::Lacking { key: first_key(parts), raise: S::Depends::default() });
         }
         if self.clock.observe(highest, now.wall).is_err() {
             let text = format!(
@@ -202,8 +202,12 @@ impl<S: Times> Partition<S> {
                         known = false;
                     }
                     let prepared = PreparedOperation::blind(effect.clone());
-                    if intent::effect(effect).is_some_and(|effect| effect.kind().is_some()) {
+                    let decoded = intent::effect(effect);
+                    if decoded.as_ref().is_some_and(|effect| effect.kind().is_some()) {
                         self.withstands_hidden(terms, hash, &part.key, &prepared)?;
+                    }
+                    if decoded.as_ref().is_some_and(Effect::may_remove) {
+                        self.spares_hidden(terms, hash, &part.key, &prepared)?;
                     }
                     if self.is_of_another_type(terms, hash, &part.key, effect, &before) {
                         // As everywhere, what is outside its type stays as it is.
@@ -343,7 +347,7 @@ impl<S: Times> Partition<S> {
         let Some((stamp, _)) = in_the_way else { return Ok(()) };
         if self.has_received(S::default().with(stamp.depends_on)) {
             // Other partitions will soon have received it, too.
-            return Err(Vote::Conflict { key: key.into(), raise: S::Depends::default() });
+            return Err(Vote::Lacking { key: key.into(), raise: S::Depends::default() });
         }
         let text = format!(
             "key '{}' holds writes that this session does not see, because they depend on a region that is cut off; nothing \
@@ -365,18 +369,21 @@ impl<S: Times> Partition<S> {
         if !S::OPTIMISTIC || terms.pessimistic {
             return Ok(());
         }
-        let is_typed = |bytes: &[u8]| intent::effect(bytes).is_some_and(|effect| effect.kind().is_some());
-        let typed = prepared.effects.iter().filter(|bytes| is_typed(bytes)).cloned();
-        let typed: Vec<PreparedOperation> = typed.map(PreparedOperation::blind).collect();
+        let written = PreparedOperation { operation: None, whole: false, effects: prepared.effects.clone() };
         let hidden = self.store.effects_beyond(hash, key, None).filter(|(stamp, effect)| {
-            stamp.region != self.region
-                && terms.snapshot.hides(stamp, self.region)
-                && !typed.iter().all(|prepared| prepared.withstands(effect))
+            stamp.region != self.region && self.counts_unseen(terms, stamp) && !written.withstands(effect)
         });
         match hidden.map(|(stamp, _)| stamp.depends_on).reduce(S::Depends::of_either) {
             None => Ok(()),
-            Some(raise) => Err(Vote::Conflict { key: key.into(), raise }),
+            Some(raise) => Err(Vote::Lacking { key: key.into(), raise }),
         }
+    }
+
+    /// True if an effect counts as observed by its place, although something is missing here that it depends on.
+    fn counts_unseen(&self, terms: &PrepareRequest<S>, stamp: &Stamp<S::Depends>) -> bool {
+        terms.snapshot.hides(stamp, self.region)
+            || terms.snapshot.shows(stamp, self.region)
+                && !self.has_received(S::default().with(stamp.depends_on))
     }
 
     /// The newest state shows what this region has committed and what is stable of the others. Notes what of it the
