@@ -192,6 +192,54 @@ fn who_has_less_than_it_acknowledged_is_given_the_state() {
     }
 }
 
+/// Each of two partitions lost what it had acknowledged of the other one, and accepted the loss. Both take the other one's state at the
+/// same time.
+#[test]
+fn two_that_take_the_state_of_one_another_do_not_wait() {
+    let mut world = world(2, Options { accept_loss: true, ..Options::default() });
+    let (own, there, at, other) = (client(0, 1), client(1, 2), replica(0, 0), replica(1, 0));
+    let (mine, theirs) = (key_in(0, PARTITIONS, "mine"), key_in(0, PARTITIONS, "theirs"));
+    set(&mut world, there, &theirs, "theirs");
+    world.run_ms(500);
+    world.checkpoint(other);
+    world.cut(0, 1);
+    lose(&mut world, at);
+    world.run_ms(3_000);
+    set(&mut world, own, &mine, "mine");
+    // The other region acknowledges that, and is cut off before it has given anything.
+    world.cut.clear();
+    let is_acknowledged = |world: &mut World| {
+        world.run_us(100);
+        partition(world, at).unreceived() == 0
+    };
+    assert!((0..3_000).any(|_| is_acknowledged(&mut world)));
+    world.cut(0, 1);
+    world.crash(other);
+    world.host(other).log.clear();
+    world.start_from(other, false);
+    world.run_ms(5_000);
+    assert_eq!(
+        (get(&mut world, own, &theirs), get(&mut world, there, &mine)),
+        ("(nil)".into(), "(nil)".into())
+    );
+    assert_eq!(
+        (get(&mut world, own, &mine), get(&mut world, there, &theirs)),
+        ("mine".into(), "theirs".into())
+    );
+    world.cut.clear();
+    let taking = |world: &World| [at, other].iter().all(|at| !partition(world, *at).is_serving());
+    let take_at_once = |world: &mut World| {
+        world.run_us(100);
+        taking(world)
+    };
+    assert!((0..2_000).any(|_| take_at_once(&mut world)), "both take at the same time");
+    world.run_ms(1_000);
+    for client in [own, there] {
+        assert_eq!(get(&mut world, client, &mine), "mine");
+        assert_eq!(get(&mut world, client, &theirs), "theirs");
+    }
+}
+
 /// A partition that takes the state remembers the requests that it received since it accepted the loss: a put that it
 /// has not done before is in no doubt. The coordinator does not know the life that it sends the put to.
 #[test]
