@@ -18,6 +18,8 @@ LONGEST = [
     "keyspaces",
     "tracking",
     "spill",
+    "pocc",
+    "cops",
     "epochs",
     "histories",
     "damage",
@@ -30,9 +32,7 @@ LONGEST = [
     "transactions",
     "types",
     "conflicts",
-    "pocc",
     "kill",
-    "cops",
     "one_process",
 ]
 

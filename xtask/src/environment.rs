@@ -24,11 +24,12 @@ const BERKELEYDB: &str = "/usr/include/db.h";
 const PARALLEL_FILES: &str = "5";
 
 /// Parts of the names of the tests that [`Length::Long`] runs.
-const LONGER: [&str; 9] = [
+const LONGER: [&str; 10] = [
     "kill",
     "random_sequences",
     "differential_cluster",
     "cut_apart",
+    "long_cut",
     "spill",
     "crowds",
     "orders",
