@@ -38,7 +38,7 @@ impl Base {
             load,
             costs: COSTS,
             skew: SKEW,
-            measured: self.scale.seconds * 200,
+            measured: self.scale.seconds * if self.scale.quick { 100 } else { 200 },
             seed: self.scale.seed,
         }
     }
@@ -59,17 +59,18 @@ impl Base {
 
 /// The experiments of POCC's evaluation.
 pub fn pocc_experiments(scale: Scale) -> Vec<Experiment> {
-    let base = Base { scale, partitions: if scale.quick { 8 } else { 32 }, busy: 384 };
+    let base = Base { scale, partitions: if scale.quick { 4 } else { 32 }, busy: 384 };
     let (all, half) = (base.partitions, base.partitions / 2);
-    let growing: &[usize] = if scale.quick { &[64, 192, 384] } else { &[32, 64, 128, 192, 256, 320, 384] };
+    let growing: &[usize] = if scale.quick { &[128, 384] } else { &[32, 64, 128, 192, 256, 320, 384] };
     let gets = growing.iter().map(|clients| base.setup(all, *clients, Load::Gets(all)));
     let sizes = base.powers(2).map(|size| base.setup(size, base.busy, Load::Gets(size)));
-    let sparse = if scale.quick { 3 } else { 1 };
+    let sparse = if scale.quick { 2 } else { 1 };
     let mixes = base.powers(1).step_by(sparse).map(|gets| base.setup(all, base.busy / 2, Load::Gets(gets)));
-    let hurried = [1, 4, 16].map(|clients| Setup { think: 0, ..base.setup(all, clients, Load::Gets(all)) });
-    let growing: &[usize] = if scale.quick { &[32, 128, 256] } else { &[16, 32, 64, 128, 256] };
+    let few: &[usize] = if scale.quick { &[4, 16] } else { &[1, 4, 16] };
+    let hurried = few.iter().map(|clients| Setup { think: 0, ..base.setup(all, *clients, Load::Gets(all)) });
+    let growing: &[usize] = if scale.quick { &[64, 256] } else { &[16, 32, 64, 128, 256] };
     let reads = growing.iter().map(|clients| base.setup(all, *clients, Load::ReadOnly(half)));
-    let touched = base.powers(1).map(|keys| base.setup(all, 256, Load::ReadOnly(keys)));
+    let touched = base.powers(1).step_by(sparse).map(|keys| base.setup(all, 256, Load::ReadOnly(keys)));
     let of = |id, title, drawing, setups: Vec<Setup>| base.experiment(id, title, drawing, &setups);
     vec![
         of(
@@ -84,7 +85,7 @@ pub fn pocc_experiments(scale: Scale) -> Vec<Experiment> {
             Drawing::None,
             sizes.collect(),
         ),
-        of("hurried", "The same without pauses, clients added", Drawing::None, hurried.to_vec()),
+        of("hurried", "The same without pauses, clients added", Drawing::None, hurried.collect()),
         of("mix", "GETs for each SET, half of the load (fig. 3.4)", Drawing::None, mixes.collect()),
         of(
             "read-only",

@@ -49,7 +49,8 @@ Examples:
     #[command(after_help = "\
 Throughput, response times, stale items, how long reads wait, and bytes of pocc and h-cure: GETs and a SET, and read-only
 transactions and a SET, beside the thesis's claims and the project's own. Exit code 1 if one of these does not hold. Equal
-seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds.
+seeds give equal output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds; with --quick a
+tenth.
 
 Examples:
   anabranch-lab figures pocc --quick
@@ -59,7 +60,7 @@ Examples:
     #[command(after_help = "\
 Throughput, latency, dependencies and dep_check messages of cops, cops-gt and log: single puts and gets on groups of keys (COPS,
 section 6), beside the paper's claims and the project's own. Exit code 1 if one of these does not hold. Equal seeds give equal
-output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds.
+output. What is run and assumed: docs/evidence/figures.md. A run measures a fifth of --seconds; with --quick a tenth.
 
 Examples:
   anabranch-lab figures cops --quick
