@@ -14,7 +14,10 @@
 //!                      +-- time is up, CLIENT UNBLOCK, keyspace dropped --> leave the lines, reply
 //! ```
 //!
-//! In a cluster, what processes tell each other may be lost, so a blocked client enters and attempts again now and then, too.
+//! In a cluster, what processes tell each other may be lost, so a blocked client enters again now and then. The line's home
+//! answers. A client whose home is silent attempts without a turn, and so does one of a keyspace that shows clients different
+//! states. Every other client that has entered takes nothing without a turn, so that clients of a line are served in the order
+//! in which they came: an attempt without a turn finds out whether streams are still there.
 
 use crate::commands::{pops, streams};
 use crate::engine::Engine;
@@ -31,11 +34,13 @@ use std::mem;
 use std::time::Duration;
 use types::{Error, ErrorCode, Instant, KeyspaceId, ProcessId, Reply, ReplyBuf, ReplySink};
 
-/// How often a blocked client of a cluster, or one that awaits entries of streams, attempts on its own;
+/// How often a blocked client of a cluster, or one that awaits entries of streams, looks without a turn;
 /// [`ATTEMPTS_PER_SECOND`] for those of a gateway.
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
 /// It says more often than that that it waits.
 const LATEST_REFRESH: Duration = Duration::from_secs(4);
+/// A home that has left so many notices of a waiting client unanswered is silent.
+const SILENT_AFTER: u32 = 2;
 /// How soon an attempt that failed is made again where no other turn comes.
 const ATTEMPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Whoever waits for longer waits for ever.
@@ -48,11 +53,11 @@ const TURNS_AT_ONCE: usize = 64;
 pub(crate) struct Blocked {
     /// The command in RESP.
     source: Box<[u8]>,
-    /// Its keys' lines, and the process that keeps each.
-    lines: Box<[(Place, ProcessId)]>,
+    /// Its keys' lines.
+    lines: Box<[Standing]>,
     /// It is one transaction.
     is_atomic: bool,
-    /// Others wait in front of it: its first attempt takes nothing, and finds out only what is wrong with the keys.
+    /// Others wait in front of it, or may: its attempt takes nothing, and only finds out what is wrong with the keys.
     only_looks: bool,
     /// It waits in the lines.
     is_entered: bool,
@@ -69,6 +74,22 @@ pub(crate) struct Blocked {
     once_more: bool,
     /// Why it is to wait no longer.
     end: Option<End>,
+}
+
+/// The processes whose clients wait in the same lines; see [`Lines`].
+struct OwnGroup {
+    processes: Vec<ProcessId>,
+    lags: bool,
+}
+
+/// A client in a line.
+#[derive(Debug)]
+struct Standing {
+    place: Place,
+    /// The process that keeps the line.
+    home: ProcessId,
+    /// How often the client has said that it waits since the home last answered.
+    unanswered: u32,
 }
 
 /// Why a wait ends without anything found.
@@ -181,7 +202,12 @@ impl Blocked {
     }
 
     fn awaits_entries(&self) -> bool {
-        self.lines.iter().any(|(place, _)| matches!(place.sought, Sought::Entries { .. }))
+        self.lines.iter().any(|line| matches!(line.place.sought, Sought::Entries { .. }))
+    }
+
+    /// True if it may take something: it has a turn, or the home of a line is silent.
+    fn may_take(&self) -> bool {
+        !self.turns.is_empty() || self.lines.iter().any(|line| line.unanswered >= SILENT_AFTER)
     }
 
     /// True if its time is up.
@@ -213,18 +239,18 @@ impl<H: Host> Engine<'_, H> {
         let keyspace = self.connection.session.keyspace;
         let moves = matches!(call.command.name, "blmove" | "brpoplpush");
         let indices = call.command.key_indices(call.arguments).take(if moves { 1 } else { usize::MAX });
-        let mut lines: Vec<(Place, ProcessId)> = Vec::new();
+        let mut lines: Vec<Standing> = Vec::new();
         let group = self.own_group(keyspace);
         for index in indices {
             let place = Place { keyspace, sought, key: call.bytes(index).into() };
-            if lines.iter().all(|(known, _)| *known != place) {
-                let home = self.home(&place, &group.0);
-                lines.push((place, home));
+            if lines.iter().all(|known| known.place != place) {
+                let home = self.home(&place, &group.processes);
+                lines.push(Standing { place, home, unanswered: 0 });
             }
         }
         let mut source = Vec::new();
         append_command(call.arguments, &mut source);
-        let mut blocked = Box::new(Blocked {
+        let blocked = Box::new(Blocked {
             source: source.into(),
             is_atomic,
             only_looks: false,
@@ -239,8 +265,8 @@ impl<H: Host> Engine<'_, H> {
             lines: lines.into(),
         });
         // A new client queues behind those that wait already.
-        blocked.only_looks = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
-        self.attempt(blocked);
+        let only_looks = self.host.has_waiters() && self.are_all_lines_taken(&blocked);
+        self.attempt(blocked, only_looks);
         Ok(())
     }
 
@@ -258,9 +284,9 @@ impl<H: Host> Engine<'_, H> {
         Ok((timeout, Sought::Entries { line }))
     }
 
-    fn own_group(&self, keyspace: KeyspaceId) -> (Vec<ProcessId>, bool) {
-        let Lines { lags, groups } = self.host.lines(keyspace);
-        (groups.into_iter().next().unwrap_or_default(), lags)
+    fn own_group(&self, keyspace: KeyspaceId) -> OwnGroup {
+        let Lines { lags, groups, .. } = self.host.lines(keyspace);
+        OwnGroup { processes: groups.into_iter().next().unwrap_or_default(), lags }
     }
 
     fn home(&self, place: &Place, group: &[ProcessId]) -> ProcessId {
@@ -271,13 +297,13 @@ impl<H: Host> Engine<'_, H> {
     fn are_all_lines_taken(&self, blocked: &Blocked) -> bool {
         let mut taken = true;
         self.host
-            .waiters(&mut |waiters| taken = blocked.lines.iter().all(|(place, _)| waiters.has_line(place)));
+            .waiters(&mut |waiters| taken = blocked.lines.iter().all(|line| waiters.has_line(&line.place)));
         taken
     }
 
-    /// Tries to take something.
-    fn attempt(&mut self, mut blocked: Box<Blocked>) {
-        blocked.once_more = false;
+    /// Tries to take something, or looks what is wrong with the keys.
+    fn attempt(&mut self, mut blocked: Box<Blocked>, only_looks: bool) {
+        (blocked.once_more, blocked.only_looks) = (false, only_looks);
         let wrapper = if blocked.is_atomic { Wrapper::Transaction } else { Wrapper::Loose };
         let commands = Commands::new(blocked.source.to_vec());
         let mut sequence = Box::new(Sequence::new(commands, wrapper, self.now, 0));
@@ -290,19 +316,18 @@ impl<H: Host> Engine<'_, H> {
         if !is_nothing(reply) {
             let served = match (reply.as_error(), &*blocked.lines) {
                 (Some(_), _) => None,
-                (None, [(place, _)]) => Some(place.key.clone()),
+                (None, [line]) => Some(line.place.key.clone()),
                 (None, _) => served_key(reply).map(Into::into),
             };
             self.leave(&mut blocked, served.as_deref());
             return reply.replay(&mut self.connection.encoder());
         }
         if !blocked.is_entered {
-            blocked.only_looks = false;
             self.enter(&mut blocked);
             return self.wait_on(blocked);
         }
         if blocked.once_more && !blocked.is_over(self.now.instant) {
-            return self.attempt(blocked);
+            return self.attempt(blocked, false);
         }
         self.give_turns_back(&mut blocked);
         self.wait_on(blocked);
@@ -314,8 +339,7 @@ impl<H: Host> Engine<'_, H> {
         let may_wait =
             matches!(error.code, ErrorCode::Unavailable | ErrorCode::Conflict | ErrorCode::Degraded);
         if blocked.is_entered && may_wait {
-            let (_, lags) = self.own_group(self.connection.session.keyspace);
-            if lags {
+            if self.host.lines(self.connection.session.keyspace).lags {
                 // Others follow.
                 self.give_turns_back(&mut blocked);
             } else {
@@ -339,22 +363,22 @@ impl<H: Host> Engine<'_, H> {
     fn enter(&mut self, blocked: &mut Blocked) {
         let waiter = self.waiter();
         let keyspace = self.connection.session.keyspace;
-        let (group, lags) = self.own_group(keyspace);
+        let OwnGroup { processes, lags, .. } = self.own_group(keyspace);
         let now = self.now.instant;
         let is_new = !mem::replace(&mut blocked.is_entered, true);
         if is_new {
             self.gateway.blocked.insert(waiter.client, self.connection.id);
         }
         let mut lines = mem::take(&mut blocked.lines);
-        for (place, home) in &mut lines {
-            let present = self.home(place, &group);
-            if !is_new && present != *home {
+        for line in &mut lines {
+            let present = self.home(&line.place, &processes);
+            if !is_new && present != line.home {
                 self.tell_line(
-                    place,
-                    *home,
+                    &line.place,
+                    line.home,
                     LineNews::Leave { worker: waiter.worker, client: waiter.client, served: false },
                 );
-                *home = present;
+                (line.home, line.unanswered) = (present, 0);
             }
         }
         let (own, mut sought) = (waiter.process, Vec::new());
@@ -362,7 +386,7 @@ impl<H: Host> Engine<'_, H> {
             if is_new {
                 waiters.begin(waiter.client, waiter.worker);
             }
-            for (place, home) in &lines {
+            for Standing { place, home, .. } in &lines {
                 if *home == own {
                     waiters.enter(place, waiter, lags, now);
                 }
@@ -375,7 +399,8 @@ impl<H: Host> Engine<'_, H> {
         for place in sought {
             self.host.tell(Audience::Elsewhere, News::Line { place, what: LineNews::Sought });
         }
-        for (place, home) in lines.iter().filter(|(_, home)| *home != own) {
+        for Standing { place, home, unanswered } in lines.iter_mut().filter(|line| line.home != own) {
+            *unanswered += 1;
             self.tell_line(place, *home, LineNews::Enter { worker: waiter.worker, client: waiter.client });
         }
         blocked.lines = lines;
@@ -405,19 +430,19 @@ impl<H: Host> Engine<'_, H> {
     /// It found nothing: the next one of each line that it had the turn of may look when there is more.
     fn give_turns_back(&mut self, blocked: &mut Blocked) {
         let (waiter, now, turns) = (self.waiter(), self.now.instant, mem::take(&mut blocked.turns));
-        let own = |home: ProcessId| home == waiter.process;
-        let had = |place: &Place| turns.contains(place);
         if turns.is_empty() {
             return;
         }
         let lines = mem::take(&mut blocked.lines);
+        let had = lines.iter().filter(|line| turns.contains(&line.place));
         self.gateway.at_lines(self.host, &mut |waiters| {
-            for (place, _) in lines.iter().filter(|(place, home)| own(*home) && had(place)) {
-                waiters.missed(place, waiter, now);
+            for line in had.clone().filter(|line| line.home == waiter.process) {
+                waiters.missed(&line.place, waiter, now);
             }
         });
-        for (place, home) in lines.iter().filter(|(place, home)| !own(*home) && had(place)) {
-            self.tell_line(place, *home, LineNews::Missed { worker: waiter.worker, client: waiter.client });
+        for line in had.filter(|line| line.home != waiter.process) {
+            let what = LineNews::Missed { worker: waiter.worker, client: waiter.client };
+            self.tell_line(&line.place, line.home, what);
         }
         blocked.lines = lines;
     }
@@ -436,11 +461,11 @@ impl<H: Host> Engine<'_, H> {
         let is_served = |place: &Place| served == Some(&*place.key);
         self.gateway.at_lines(self.host, &mut |waiters| {
             waiters.end(client);
-            for (place, _) in blocked.lines.iter().filter(|(_, home)| *home == waiter.process) {
-                waiters.leave(place, waiter, is_served(place), now);
+            for line in blocked.lines.iter().filter(|line| line.home == waiter.process) {
+                waiters.leave(&line.place, waiter, is_served(&line.place), now);
             }
         });
-        for (place, home) in blocked.lines.iter().filter(|(_, home)| *home != waiter.process) {
+        for Standing { place, home, .. } in blocked.lines.iter().filter(|line| line.home != waiter.process) {
             self.tell_line(place, *home, LineNews::Leave { worker, client, served: is_served(place) });
         }
     }
@@ -481,13 +506,15 @@ impl<H: Host> Engine<'_, H> {
                 let looks = is_due && blocked.attempt_at <= now && !pause.is_on(now);
                 let tries = turn.is_some() || looks;
                 blocked.turns.extend(turn);
+                let keyspace = self.connection.session.keyspace;
+                let may_take = tries && (blocked.may_take() || !self.host.lines(keyspace).is_strict);
                 if is_due {
                     // Entering sets it again where the line lags.
                     blocked.refresh_at = pause.is_on(now).then_some(pause.until);
                     self.enter(&mut blocked);
                 }
-                match tries && !blocked.is_over(now) {
-                    true => self.attempt(blocked),
+                match tries && (may_take || blocked.awaits_entries()) && !blocked.is_over(now) {
+                    true => self.attempt(blocked, !may_take),
                     false => self.wait_on(blocked),
                 }
                 self.count_waiting(began);
@@ -560,10 +587,18 @@ impl Gateway {
                 }
                 return;
             }
+            LineNews::Entered { worker, client } => {
+                if worker == self.config.worker {
+                    self.note_answer(from, place, client);
+                }
+                return;
+            }
             // One of the gateways hears it for the process.
             _ if from != own && self.config.worker != 0 => return,
             LineNews::Sought => Box::new(move |waiters| waiters.note_elsewhere(place, now)),
             LineNews::Enter { worker, client } => {
+                let what = LineNews::Entered { worker, client };
+                host.tell(Audience::Process(from), News::Line { place: place.clone(), what });
                 Box::new(move |waiters| waiters.enter(place, named(worker, client), true, now))
             }
             LineNews::Leave { worker, client, served } => {
@@ -586,6 +621,15 @@ impl Gateway {
         if from != host.process() {
             let what = LineNews::Leave { worker: self.config.worker, client, served: false };
             self.tell_line(host, place, from, what);
+        }
+    }
+
+    /// The home of a line knows that a client of this gateway waits there.
+    fn note_answer(&mut self, from: ProcessId, place: &Place, client: u64) {
+        let Some(id) = self.blocked.get(&client).copied() else { return };
+        if let Some(blocked) = self.connection_mut(id).and_then(|connection| connection.activity.blocked()) {
+            let line = blocked.lines.iter_mut().find(|line| line.home == from && line.place == *place);
+            line.into_iter().for_each(|line| line.unanswered = 0);
         }
     }
 
@@ -698,7 +742,7 @@ impl Gateway {
         for id in self.blocked.values().copied().collect::<Vec<_>>() {
             let connection = self.connection_mut(id);
             let is_of =
-                |blocked: &mut Blocked| blocked.lines.iter().any(|(place, _)| place.keyspace == keyspace);
+                |blocked: &mut Blocked| blocked.lines.iter().any(|line| line.place.keyspace == keyspace);
             if connection.and_then(|connection| connection.activity.blocked()).is_some_and(is_of) {
                 self.end_wait(id, End::Error(error.clone()));
             }

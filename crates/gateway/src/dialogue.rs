@@ -101,7 +101,8 @@ impl Dialogue {
         let Dialogue::Turns(turns) = self else { return };
         if blocked.is_entered() {
             turns.skip_other_types();
-        } else if blocked.only_looks() {
+        }
+        if blocked.only_looks() {
             turns.only_look();
         }
     }

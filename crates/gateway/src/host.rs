@@ -346,7 +346,7 @@ pub trait Host {
     /// Which processes keep lines of those that wait in a keyspace.
     fn lines(&self, keyspace: KeyspaceId) -> Lines {
         let _ = keyspace;
-        Lines { lags: false, groups: vec![vec![self.process()]] }
+        Lines { lags: false, is_strict: true, groups: vec![vec![self.process()]] }
     }
 
     /// True if clients of this process or of another one are tracked: the gateway then announces changes. A client
@@ -410,6 +410,8 @@ pub fn no_acl_file() -> Error {
 pub struct Lines {
     /// A write may be visible to some client later than to the one that was answered, or other processes write.
     pub lags: bool,
+    /// All clients see the same: what one finds, any other would have found.
+    pub is_strict: bool,
     /// The processes that share their lines, as far as they are connected: the own group first.
     pub groups: Vec<Vec<ProcessId>>,
 }

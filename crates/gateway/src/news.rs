@@ -105,7 +105,7 @@ pub struct Changes {
 wire_struct!(Changes { keyspace, keys, all, context });
 
 /// What processes tell each other of those that wait for a key. `worker` and `client` name a waiter: of the sending
-/// process, or, of a turn, of the receiving one.
+/// process, or, of a turn and of an answer, of the receiving one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineNews {
     /// Clients of this process wait: whoever writes is to signal it.
@@ -145,6 +145,13 @@ pub enum LineNews {
         /// Its number.
         client: u64,
     },
+    /// By the line's home: a client stands in the line.
+    Entered {
+        /// Its gateway.
+        worker: u16,
+        /// Its number.
+        client: u64,
+    },
 }
 wire_enum!(LineNews {
     0 => Sought,
@@ -153,6 +160,7 @@ wire_enum!(LineNews {
     3 => Missed { worker, client },
     4 => Signal { elements },
     5 => Turn { worker, client },
+    6 => Entered { worker, client },
 });
 
 /// A published message.
@@ -206,6 +214,7 @@ mod tests {
             LineNews::Missed { worker, client },
             LineNews::Signal { elements: 3 },
             LineNews::Turn { worker, client },
+            LineNews::Entered { worker, client },
         ] {
             travels(News::Line { place: place.clone(), what });
         }

@@ -663,9 +663,10 @@ impl Host for WorkerHost {
 
     fn lines(&self, keyspace: KeyspaceId) -> Lines {
         if find(&self.keyspaces, keyspace).is_some_and(|keyspace| !keyspace.dropped.load(Ordering::Acquire)) {
-            return Lines { lags: false, groups: vec![vec![self.process()]] };
+            return Lines { lags: false, is_strict: true, groups: vec![vec![self.process()]] };
         }
-        Lines { lags: true, groups: self.process.cluster.lock().sharing(keyspace) }
+        let (is_strict, groups) = self.process.cluster.lock().sharing(keyspace);
+        Lines { lags: true, is_strict, groups }
     }
 
     #[inline]

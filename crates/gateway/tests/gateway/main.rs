@@ -1,5 +1,6 @@
 //! The gateway from outside: bytes in, bytes out, over keyspaces of reference.
 
+mod blocking;
 mod control;
 mod documentation;
 mod evals;

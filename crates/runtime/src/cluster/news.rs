@@ -54,8 +54,8 @@ pub(super) fn read(from: ProcessId, packet: &[u8]) -> Option<(ProcessId, Arc<New
 impl Cluster {
     /// The processes that this one is connected to, and itself, by regions if each has lines of waiting clients of its own:
     /// the own region's first. Of a strict keyspace an element goes to one client of all; others promise no such thing
-    /// beyond a region, so nobody waits for another region there.
-    pub(crate) fn sharing(&self, keyspace: KeyspaceId) -> Vec<Vec<ProcessId>> {
+    /// beyond a region, so nobody waits for another region there. Says, too, whether it is a strict keyspace.
+    pub(crate) fn sharing(&self, keyspace: KeyspaceId) -> (bool, Vec<Vec<ProcessId>>) {
         let entry = self.catalog.keyspaces().get(usize::from(keyspace.0));
         let is_strict = entry.is_some_and(|entry| entry.model == Model::Strict.as_str());
         let own = self.life.process;
@@ -69,7 +69,7 @@ impl Cluster {
                 regions.entry(group).or_default().push(id);
             }
         }
-        regions.into_values().collect()
+        (is_strict, regions.into_values().collect())
     }
 
     /// May clients that read this keyspace be tracked? `is_solo` says that this process keeps it by itself.

@@ -3,8 +3,8 @@
 use crate::support::memory::Memory;
 use anabranch_gateway::{
     AclLog, Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, FunctionLibraries,
-    Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Model, News, Notifications,
-    OutputLimit, Pause, Safety, SlowCommand, Statistics, Users, Waiters, no_acl_file,
+    Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Lines, Model, News,
+    Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics, Users, Waiters, no_acl_file,
 };
 use protocol::{ContextRequest, Durability, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
@@ -41,6 +41,10 @@ pub struct TestHost {
     pub pause: Pause,
     /// Clients that wait.
     pub waiters: RefCell<Waiters>,
+    /// The connected processes of its cluster, whose clients wait in the same lines; none without a cluster.
+    pub sharing: Vec<ProcessId>,
+    /// All of its clients see the same.
+    pub is_strict: bool,
     /// The news sent to other gateways.
     pub sent_news: Vec<(Audience, News)>,
     pub interest: Interest,
@@ -85,6 +89,8 @@ impl TestHost {
             incidents: RefCell::default(),
             pause: Pause::default(),
             waiters: RefCell::new(Waiters::new(ProcessId(0))),
+            sharing: Vec::new(),
+            is_strict: true,
             sent_news: Vec::new(),
             interest: Interest::default(),
             contexts: None,
@@ -472,6 +478,13 @@ impl Host for TestHost {
 
     fn waiters(&self, work: &mut dyn FnMut(&mut Waiters)) {
         work(&mut self.waiters.borrow_mut());
+    }
+
+    fn lines(&self, _keyspace: KeyspaceId) -> Lines {
+        match self.sharing.is_empty() {
+            true => Lines { lags: false, is_strict: true, groups: vec![vec![self.process()]] },
+            false => Lines { lags: true, is_strict: self.is_strict, groups: vec![self.sharing.clone()] },
+        }
     }
 
     fn has_waiters(&self) -> bool {
