@@ -11,6 +11,7 @@ use crate::diagnostics::SlowCommand;
 use crate::flow::Flow;
 use crate::gateway::Gateway;
 use crate::host::{Host, Incident, Pause};
+use crate::loan::Borrowed;
 use crate::mailbox::InOrder;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
@@ -32,6 +33,8 @@ pub(crate) struct Engine<'e, H> {
     pub(crate) now: Now,
     /// The process publishes changes of keys: commands that write are carried out one by one.
     pub(crate) notifies: bool,
+    /// The keys that are lent to the transaction at work.
+    pub(crate) borrowed: Option<Borrowed<'e>>,
 }
 
 /// What a command turns out to be.
@@ -60,7 +63,7 @@ impl Action<'_> {
 }
 
 /// No keyspace refuses a command of so many words.
-const FEW_WORDS: usize = 1024;
+pub(crate) const FEW_WORDS: usize = 1024;
 
 /// The most operations of an open transaction in one request.
 const MAX_STEPS: usize = 64;
@@ -69,7 +72,7 @@ impl<'e, H: Host> Engine<'e, H> {
     /// Executes commands of this connection.
     pub(crate) fn new(gateway: &'e mut Gateway, connection: &'e mut Connection, host: &'e mut H) -> Self {
         let (now, notifies) = (host.now(), host.notifications().is_on());
-        Engine { gateway, connection, host, now, notifies }
+        Engine { gateway, connection, host, now, notifies, borrowed: None }
     }
 
     /// Executes the pipeline's commands, as far as the connection need not wait; returns how many.
@@ -334,6 +337,7 @@ impl<'e, H: Host> Engine<'e, H> {
         let mut planned = planner(call);
         if let Err(error) = &planned
             && error.code == ErrorCode::UnknownType
+            && self.borrowed.is_none()
             && self.host.look_for_types()
         {
             planned = planner(call);

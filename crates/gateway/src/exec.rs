@@ -7,12 +7,13 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::interpreter::Event;
+use crate::loan::suits_loan;
 use crate::news::Message;
 use crate::notifications;
 use crate::plan::{Call, Plan};
 use crate::sequence::{Commands, Current, Phase, Sequence, Wrapper, error_reply};
 use crate::session::Activity;
-use crate::table::{self, Handler};
+use crate::table::{self, Command, Handler};
 use crate::task::Task;
 use crate::tracking::reads::Moment;
 use datatypes::{Operation, list, scored_set, stream};
@@ -59,12 +60,18 @@ pub(crate) enum Queued<'a> {
     Answer(ReplyBuf),
     /// UNWATCH, which means nothing inside a transaction.
     Nothing,
+    /// It is not carried out on lent keys.
+    Leaves,
 }
 
 /// What a sequence does next.
-enum Next {
+pub(crate) enum Next {
     /// It waits for the reply to this request.
     Waits(RequestId),
+    /// Its steps were evaluated on lent keys.
+    Answered(ReplyBuf),
+    /// What it needs is not done on lent keys.
+    Leaves,
     /// It lets others go first.
     Pauses,
     /// It has nothing left to ask.
@@ -86,7 +93,17 @@ impl<H: Host> Engine<'_, H> {
     }
 
     pub(crate) fn read_queued<'a>(&mut self, arguments: Arguments<'a>) -> Result<Queued<'a>, Error> {
-        let command = table::find(arguments)?;
+        self.read_found(table::find(arguments)?, arguments)
+    }
+
+    pub(crate) fn read_found<'a>(
+        &mut self,
+        command: &'static Command,
+        arguments: Arguments<'a>,
+    ) -> Result<Queued<'a>, Error> {
+        if self.borrowed.is_some() && !suits_loan(command, arguments) {
+            return Ok(Queued::Leaves);
+        }
         let call = self.call(command, arguments);
         Ok(match command.handler {
             Handler::Data(planner) => {
@@ -135,7 +152,7 @@ impl<H: Host> Engine<'_, H> {
                     one_request = false;
                     break;
                 }
-                Ok(Queued::Local(..) | Queued::Nothing | Queued::Answer(_)) => Part::Local,
+                Ok(Queued::Local(..) | Queued::Nothing | Queued::Answer(_) | Queued::Leaves) => Part::Local,
                 Err(error) => Part::Error(error),
             });
         }
@@ -222,6 +239,9 @@ impl<H: Host> Engine<'_, H> {
     }
 
     fn take_turn(&mut self, mut sequence: Box<Sequence>) {
+        if self.borrow(&mut sequence) {
+            return;
+        }
         let turn = match sequence.is_transaction() {
             true => STEPS_PER_TURN << sequence.attempts.saturating_sub(1).min(MOST_DOUBLINGS),
             false => PIECES_PER_TURN,
@@ -229,7 +249,7 @@ impl<H: Host> Engine<'_, H> {
         for _ in 0..turn {
             let id = match self.next_of_sequence(&mut sequence) {
                 Next::Waits(id) => id,
-                Next::Pauses => break,
+                Next::Pauses | Next::Answered(_) | Next::Leaves => break,
                 Next::Ends => return self.conclude(&mut sequence),
             };
             let Some(reply) = self.gateway.mailbox.take(id.0) else {
@@ -237,7 +257,7 @@ impl<H: Host> Engine<'_, H> {
                 self.connection.activity = Activity::Task { awaiting: id.0, task };
                 return;
             };
-            if self.on_sequence_reply(&mut sequence, &reply) {
+            if self.on_sequence_reply(&mut sequence, reply) {
                 return;
             }
         }
@@ -245,7 +265,7 @@ impl<H: Host> Engine<'_, H> {
     }
 
     /// The sequence has its results.
-    fn conclude(&mut self, sequence: &mut Sequence) {
+    pub(crate) fn conclude(&mut self, sequence: &mut Sequence) {
         self.connection.outbox.take_from(&mut sequence.outbox);
         match sequence.blocked.take() {
             Some(blocked) => {
@@ -279,8 +299,8 @@ impl<H: Host> Engine<'_, H> {
         Next::Waits(self.send(keyspace, request))
     }
 
-    /// Sends the next steps, if there are any.
-    fn operate(&mut self, sequence: &mut Sequence) -> Next {
+    /// Has the next steps evaluated, if there are any.
+    pub(crate) fn operate(&mut self, sequence: &mut Sequence) -> Next {
         let in_transaction = sequence.wrapper != Wrapper::Loose;
         loop {
             if let Current::Dialogue(dialogue) = &sequence.current {
@@ -292,7 +312,7 @@ impl<H: Host> Engine<'_, H> {
                     let request = Request::Many { session, steps: &steps, watched: false, multi: true };
                     return Next::Waits(self.send(keyspace, request));
                 }
-                return Next::Waits(self.send_steps(&steps, in_transaction));
+                return self.ask(&steps, in_transaction);
             }
             if let Some(next) = let_script_go_on(sequence) {
                 return next;
@@ -344,11 +364,16 @@ impl<H: Host> Engine<'_, H> {
                     sequence.answer(reply);
                     continue;
                 }
+                Ok(Queued::Leaves) => return Next::Leaves,
                 Ok(Queued::Nothing) => {
                     let mut reply = ReplyBuf::new();
                     reply.simple("OK");
                     sequence.answer(reply);
                     continue;
+                }
+                // The host may know the type when it is asked.
+                Err(error) if self.borrowed.is_some() && error.code == ErrorCode::UnknownType => {
+                    return Next::Leaves;
                 }
                 Err(error) => {
                     sequence.answer(error_reply(&error));
@@ -357,14 +382,21 @@ impl<H: Host> Engine<'_, H> {
             };
             sequence.sent = steps.len();
             sequence.current = Current::Steps(combine);
-            return Next::Waits(self.send_steps(&steps, in_transaction));
+            return self.ask(&steps, in_transaction);
+        }
+    }
+
+    fn ask(&mut self, steps: &[Step<'_>], in_transaction: bool) -> Next {
+        match self.borrowed {
+            Some(_) => self.ask_borrowed(steps),
+            None => Next::Waits(self.send_steps(steps, in_transaction)),
         }
     }
 
     /// Reads the reply to the sequence's last request. True when the client has its reply.
-    pub(crate) fn on_sequence_reply(&mut self, sequence: &mut Sequence, reply: &ReplyBuf) -> bool {
+    pub(crate) fn on_sequence_reply(&mut self, sequence: &mut Sequence, reply: ReplyBuf) -> bool {
         let error = match sequence.phase {
-            Phase::Operate => whole_error(reply, sequence.sent),
+            Phase::Operate => whole_error(&reply, sequence.sent),
             Phase::Abort(_) => None,
             Phase::Begin | Phase::Commit => reply.as_error(),
         };
@@ -372,21 +404,7 @@ impl<H: Host> Engine<'_, H> {
         let retry = matches!(&error, Some(error) if error.code == ErrorCode::Conflict) && may_retry;
         match (mem::replace(&mut sequence.phase, Phase::Operate), error) {
             (Phase::Begin, None) => {}
-            (Phase::Operate, None) => {
-                let by_steps = matches!(sequence.current, Current::Steps(_));
-                if let Some(result) = sequence.take_in(reply) {
-                    if self.notifies {
-                        self.note_events(sequence, if by_steps { reply } else { &result });
-                    }
-                    if let (Some(blocked), Current::Dialogue(dialogue)) =
-                        (&mut sequence.blocked, &sequence.current)
-                        && let Some(source) = dialogue.again()
-                    {
-                        blocked.go_on_with(source);
-                    }
-                    sequence.answer(result);
-                }
-            }
+            (Phase::Operate, None) => self.take_answer(sequence, reply),
             (Phase::Operate, Some(error)) if sequence.is_transaction() => {
                 sequence.phase = Phase::Abort((!retry).then_some(error));
             }
@@ -394,7 +412,7 @@ impl<H: Host> Engine<'_, H> {
             (Phase::Abort(None), _) => sequence.restart(),
             (Phase::Commit, None) => {
                 match &sequence.failure {
-                    _ if is_nil(reply) => self.connection.encoder().null_array(),
+                    _ if is_nil(&reply) => self.connection.encoder().null_array(),
                     Some(error) => self.connection.encoder().error(error),
                     None => self.conclude(sequence),
                 }
@@ -415,6 +433,24 @@ impl<H: Host> Engine<'_, H> {
         false
     }
 
+    /// The current command's steps have been evaluated.
+    pub(crate) fn take_answer(&mut self, sequence: &mut Sequence, reply: ReplyBuf) {
+        if !self.notifies && matches!(sequence.current, Current::Steps(Combine::Pass)) {
+            return sequence.answer(reply);
+        }
+        let by_steps = matches!(sequence.current, Current::Steps(_));
+        let Some(result) = sequence.take_in(&reply) else { return };
+        if self.notifies {
+            self.note_events(sequence, if by_steps { &reply } else { &result });
+        }
+        if let (Some(blocked), Current::Dialogue(dialogue)) = (&mut sequence.blocked, &sequence.current)
+            && let Some(source) = dialogue.again()
+        {
+            blocked.go_on_with(source);
+        }
+        sequence.answer(result);
+    }
+
     /// Notes the events of the command that a sequence has just carried out: they are published once its transaction
     /// has committed.
     fn note_events(&mut self, sequence: &mut Sequence, reply: &ReplyBuf) {
@@ -432,7 +468,7 @@ impl<H: Host> Engine<'_, H> {
         notifications::messages(chosen, keyspace, (found.name, command), reply)
     }
 
-    fn fail_sequence(&mut self, sequence: &mut Sequence, error: Error) {
+    pub(crate) fn fail_sequence(&mut self, sequence: &mut Sequence, error: Error) {
         if let Some(blocked) = sequence.blocked.take() {
             self.now = self.host.now();
             return self.fail_attempt(blocked, &error);

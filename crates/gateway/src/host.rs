@@ -11,12 +11,19 @@ use crate::pubsub::OutputLimit;
 use crate::statistics::Statistics;
 use crate::tracking::TrackingFigures;
 use crate::waiters::Waiters;
-use protocol::{Durability, Now, Replies, Request};
+use protocol::{Durability, KeyedOperation, Now, Replies, Request};
 use std::sync::Arc;
-use types::{Error, Instant, KeyspaceId, ProcessId, RequestId};
+use types::{Error, Instant, KeyspaceId, ProcessId, ReplyBuf, RequestId};
 
 /// Names with numbers.
 pub type Figures<'f> = &'f [(&'f str, u64)];
+
+/// Keys lent to a transaction: nobody else sees or changes them until it has ended.
+pub trait Loan {
+    /// Evaluates an operation of the transaction, which takes effect at once, and appends the reply. False, and nothing has
+    /// happened, if this key is not to be had now: then the transaction is to begin anew as requests.
+    fn operate(&mut self, operation: &KeyedOperation<'_>, reply: &mut ReplyBuf) -> bool;
+}
 
 /// Implemented by the runtime, and by tests. One per worker thread, like the gateway that uses it.
 pub trait Host {
@@ -33,6 +40,17 @@ pub trait Host {
         requests: &mut Vec<(RequestId, Request<'_>)>,
         replies: &mut dyn Replies,
     );
+
+    /// Lends keys of a keyspace to one transaction, whose whole course is `work`: true if what it did is to stay, false if it
+    /// never happened. Meanwhile others may wait for the keys, so `work` asks the host for nothing that may wait for them.
+    /// False, and nothing has happened, if the keyspace lends none: then transactions are requests.
+    fn lend(&mut self, keyspace: KeyspaceId, work: &mut dyn FnMut(&mut Self, &mut dyn Loan) -> bool) -> bool
+    where
+        Self: Sized,
+    {
+        let _ = (keyspace, work);
+        false
+    }
 
     /// Creates, describes, changes or drops a keyspace, or loads a type; answered like a request, at once or later.
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies);

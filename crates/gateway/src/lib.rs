@@ -32,6 +32,7 @@ mod gateway;
 mod host;
 mod interest;
 mod interpreter;
+mod loan;
 mod mailbox;
 mod monitor;
 mod news;
@@ -64,8 +65,8 @@ pub use functions::{
 };
 pub use gateway::{Config, ConnectionId, Gateway, Received, State};
 pub use host::{
-    Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Lines, Model, Pause,
-    Safety, no_acl_file,
+    Administration, ClusterMap, ClusterMember, Figures, Host, Incident, KeyspaceOptions, Lines, Loan, Model,
+    Pause, Safety, no_acl_file,
 };
 pub use interest::Interest;
 pub use interpreter::{Event, Interpreter, Run, RunningFunction, Script, ScriptCall, ScriptKind, no_script};

@@ -7,6 +7,7 @@ use crate::exec::Queued;
 use crate::functions::ScriptFlags;
 use crate::host::Host;
 use crate::interpreter::{Event, Run, Script, ScriptCall, no_script};
+use crate::loan::suits_loan;
 use crate::plan::Call;
 use crate::sequence::{Commands, Sequence, Wrapper, append_command};
 use crate::session::Mode;
@@ -40,6 +41,11 @@ impl Running {
     /// The reply to the command that the script has called.
     pub(crate) fn answer(&mut self, reply: ReplyBuf) {
         (self.called, self.answer) = (None, Some(reply));
+    }
+
+    /// It may call commands that need more memory, and is to be refused them where there is none.
+    pub(crate) fn may_need_room(&self) -> bool {
+        !self.read_only && !self.allows_oom
     }
 
     /// The command that the script has called.
@@ -149,26 +155,40 @@ impl<H: Host> Engine<'_, H> {
             return (Err(Error::err("Please specify at least one argument for this redis lib call")), false);
         };
         if running.only_checks {
-            return (self.answer_whether(arguments), false);
+            let is_lent = self.borrowed.is_some();
+            return (if is_lent { Ok(Queued::Leaves) } else { self.answer_whether(arguments) }, false);
         }
-        match admit(arguments, running.read_only) {
-            Ok(command) => {
-                if let Ok((_, number)) = table::locate(arguments) {
-                    self.gateway.statistics.counted(number);
-                }
-                if self.host.is_monitored() {
-                    self.note_monitored(arguments, true);
-                }
-                let may = self.check_user_of_script(arguments);
-                let mut may = may.and_then(|()| self.check_keyspace(&self.call(command, arguments)));
-                if !wrote && command.is(DENYOOM) && !running.allows_oom {
-                    may = may.and_then(|()| self.check_memory(command, arguments));
-                }
-                let may = may.and_then(|()| refuse_block(&self.call(command, arguments)));
-                (may.and_then(|()| self.read_queued(arguments)), command.is(WRITE))
-            }
-            Err(error) => (Err(error), false),
+        let (command, number) = match admit(arguments, running.read_only) {
+            Ok(found) => found,
+            Err(error) => return (Err(error), false),
+        };
+        if self.borrowed.is_some() && !suits_loan(command, arguments) {
+            return (Ok(Queued::Leaves), false);
         }
+        self.gateway.statistics.counted(number);
+        if self.host.is_monitored() {
+            self.note_monitored(arguments, true);
+        }
+        let may = self.check_called(command, arguments, wrote || running.allows_oom);
+        (may.and_then(|()| self.read_found(command, arguments)), command.is(WRITE))
+    }
+
+    /// Refuses what a script has called if its user may not do that, and what may need more memory unless it `takes_room`
+    /// whatever is left.
+    fn check_called(
+        &mut self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        takes_room: bool,
+    ) -> Result<(), Error> {
+        let call = self.call(command, arguments);
+        self.check_user_of_script(arguments)?;
+        self.check_keyspace(&call)?;
+        // There was room when keys were lent.
+        if command.is(DENYOOM) && !takes_room && self.borrowed.is_none() {
+            self.check_memory(command, arguments)?;
+        }
+        refuse_block(&call)
     }
 
     /// `redis.acl_check_cmd`: 1 if the user may execute this, else 0.
@@ -183,15 +203,16 @@ impl<H: Host> Engine<'_, H> {
     }
 }
 
-/// The command that a script has called, if scripts may call it.
-fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, Error> {
-    let command = table::find(arguments).map_err(|error| match table::command(arguments.name()) {
-        Some(found) if found.subcommands.is_empty() => {
-            Error::err("Wrong number of args calling Redis command from script")
-        }
-        Some(_) => error,
-        None => Error::err("Unknown Redis command called from script"),
-    })?;
+/// The command that a script has called, with its number, if scripts may call it.
+fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<(&'static Command, u16), Error> {
+    let (command, number) =
+        table::locate(arguments).map_err(|error| match table::command(arguments.name()) {
+            Some(found) if found.subcommands.is_empty() => {
+                Error::err("Wrong number of args calling Redis command from script")
+            }
+            Some(_) => error,
+            None => Error::err("Unknown Redis command called from script"),
+        })?;
     let (prefixed, _) = behind_prefix(command, arguments)?;
     let is_flow = matches!(command.handler, Handler::Flow(_)) && command.name != "flushall";
     if is_flow || [command, prefixed].iter().any(|command| command.is(NOSCRIPT | NO_MULTI)) {
@@ -200,7 +221,7 @@ fn admit(arguments: Arguments<'_>, read_only: bool) -> Result<&'static Command, 
     if read_only && command.is(WRITE | MAY_REPLICATE) {
         return Err(Error::err("Write commands are not allowed from read-only scripts."));
     }
-    Ok(command)
+    Ok((command, number))
 }
 
 /// Refuses what Redis refuses: a stream is read without `BLOCK` there. The others of the blocking commands only do not wait.

@@ -8,6 +8,8 @@
 //!                   ^                            |
 //!                   +---- Abort <--- CONFLICT ---+
 //! ```
+//!
+//! A transaction of its own is first tried on lent keys ([`crate::loan`]).
 
 use crate::blocking::Blocked;
 use crate::combine::Combine;
@@ -102,6 +104,8 @@ pub(crate) struct Sequence {
     pub(crate) blocked: Option<Box<Blocked>>,
     /// How many changes its gateway had heard of when it was run first.
     pub(crate) changes: u64,
+    /// It may work on lent keys: nothing of it has been requested yet.
+    pub(crate) borrows: bool,
 }
 
 /// What surrounds the steps.
@@ -165,6 +169,7 @@ impl Sequence {
             seed,
             blocked: None,
             changes: u64::MAX,
+            borrows: wrapper == Wrapper::Transaction,
         };
         sequence.restart();
         sequence
@@ -179,6 +184,12 @@ impl Sequence {
         self.outbox.clear();
         self.attempts += 1;
         (self.running, self.wrote, self.failure) = (None, false, None);
+    }
+
+    /// Goes back to the beginning without having met a conflict.
+    pub(crate) fn begin_anew(&mut self) {
+        self.attempts -= 1;
+        self.restart();
     }
 
     /// Takes in the replies to the current command's steps; returns its reply once it is done.

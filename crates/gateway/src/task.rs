@@ -73,13 +73,18 @@ impl<H: Host> Engine<'_, H> {
     pub(crate) fn send(&mut self, keyspace: KeyspaceId, request: Request<'_>) -> RequestId {
         let id = self.new_request();
         self.touch(keyspace, id.0, &request);
-        let woken = Woken::keys_of(&request, self.host.awaits_streams());
-        self.connection.woken.extend(woken.map(|(key, what)| (keyspace, key.into(), what)));
+        self.note_woken(keyspace, &request);
         let mailbox = &mut self.gateway.mailbox;
         mailbox.expect(Some(id.0));
         self.host.submit(keyspace, &mut vec![(id, request)], mailbox);
         mailbox.expect(None);
         id
+    }
+
+    /// Clients may wait for what a request writes.
+    pub(crate) fn note_woken(&mut self, keyspace: KeyspaceId, request: &Request<'_>) {
+        let woken = Woken::keys_of(request, self.host.awaits_streams());
+        self.connection.woken.extend(woken.map(|(key, what)| (keyspace, key.into(), what)));
     }
 
     /// Sends steps as a transaction of their own, or as part of the session's open one.
@@ -140,7 +145,7 @@ impl<H: Host> Engine<'_, H> {
             Task::Publish(messages) => self.publish_with(messages, &reply),
             Task::Exec(exec) => self.finish_exec(exec, &reply),
             Task::Sequence(mut sequence) => {
-                if !self.on_sequence_reply(&mut sequence, &reply) {
+                if !self.on_sequence_reply(&mut sequence, reply) {
                     self.run_sequence(sequence);
                 }
             }

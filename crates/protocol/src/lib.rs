@@ -65,7 +65,7 @@ pub use conflict::{Conflict, ConflictingWrite};
 pub use contention::{Contention, ContentionCounts, ContentionStats, HotKey, Pair, Sketch, merged};
 pub use contract::{Durability, Encode, Input, NoReplies, Now, Outputs, Protocol, Replies, SpoolRequest};
 pub use gate::{Durable, Gate};
-pub use replica::{Mutant, Mutants, Packet, Replica};
+pub use replica::{Mutant, Mutants, Packet, Persisted, Replica};
 pub use request::{ContextRequest, KeyedOperation, Losses, Request, Step, misconf, unlogged};
 pub use stream::Frame;
 pub use unlogged::Unlogged;

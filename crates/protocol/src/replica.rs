@@ -61,6 +61,14 @@ enum Held<M> {
     Frame(Address, Frame),
 }
 
+/// How much a replica had persisted at some moment; see [`Replica::forget_since`].
+#[derive(Clone, Copy, Debug)]
+pub struct Persisted {
+    bytes: usize,
+    records: u64,
+    strongest: StrongestDurability,
+}
+
 /// Known bugs of the driver, each to be caught by the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
@@ -304,6 +312,19 @@ impl<P: Protocol> Replica<P> {
     /// it. The driver puts all of them into one group of its log.
     pub fn records(&self) -> &[u8] {
         &self.records
+    }
+
+    /// How much it has persisted so far.
+    pub fn persisted(&self) -> Persisted {
+        Persisted { bytes: self.records.len(), records: self.persisted, strongest: self.strongest }
+    }
+
+    /// What it has persisted since then, all of it after the last `appended`, is not for the log: the protocol has taken
+    /// it back, and nobody else has learned of it.
+    pub fn forget_since(&mut self, then: Persisted) {
+        debug_assert!(then.bytes <= self.records.len(), "nothing was appended since");
+        self.records.truncate(then.bytes);
+        (self.persisted, self.strongest) = (then.records, then.strongest);
     }
 
     /// The records are in the log's group with this number; what the steps sent is now held behind it.

@@ -8,12 +8,12 @@ use crate::lapsed::LapsedKeys;
 use crate::options::DebugCommand;
 use crate::process::{Process, WorkerHandle};
 use crate::routed::Routed;
-use crate::solo::{Outcome, SoloCall};
+use crate::solo::{Outcome, SoloCall, SoloLoan};
 use crate::user_types::{self, StoredType};
 use crate::{guard, info, parameters, users};
 use gateway::{
     AclLog, Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, Figures,
-    FunctionLibraries, Host, Incident, Interest, KeyspaceRules, Lapsed, LibraryChange, Lines,
+    FunctionLibraries, Host, Incident, Interest, KeyspaceRules, Lapsed, LibraryChange, Lines, Loan,
     MONITOR_OUTPUTS, News, Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics,
     TrackingFigures, Users, Waiters, missing_keyspace,
 };
@@ -262,6 +262,33 @@ impl Host for WorkerHost {
             lapsed: &mut self.lapsed,
         };
         call.serve(requests, replies);
+    }
+
+    fn lend(&mut self, keyspace: KeyspaceId, work: &mut dyn FnMut(&mut Self, &mut dyn Loan) -> bool) -> bool {
+        let Some(keyspace) = self.keyspace(keyspace) else { return false };
+        let process = Arc::clone(&self.process);
+        let journal = process.journal.as_ref();
+        let mut loan = SoloLoan {
+            keyspace: &keyspace,
+            journal,
+            now: self.now,
+            random: self.random.fork(),
+            notes_expired: self.lapsed.wanted,
+            held: Vec::new(),
+        };
+        let stays = work(self, &mut loan);
+        let held = loan.held;
+        let mut call = SoloCall {
+            keyspace: &keyspace,
+            memory: &process.locals.memory,
+            journal,
+            now: self.now,
+            random: &mut self.random,
+            outcome: &mut self.outcome,
+            lapsed: &mut self.lapsed,
+        };
+        call.give_back(held, stays);
+        true
     }
 
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {

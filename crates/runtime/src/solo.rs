@@ -1,15 +1,17 @@
-//! Requests to a strict keyspace of this process: the locks, the steps, the log, the gate.
+//! Requests to a strict keyspace of this process, and the partitions that it lends to transactions: the locks, the steps, the
+//! log, the gate.
 
 use crate::eviction::Evictor;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Locals, PartitionCell};
 use crate::lapsed::LapsedKeys;
 use crate::memory::Memory;
+use gateway::Loan;
 use parking_lot::MutexGuard;
-use protocol::{ContextRequest, Gate, Input, NoReplies, Now, Replica, Replies, Request};
+use protocol::{ContextRequest, Gate, Input, KeyedOperation, NoReplies, Now, Replica, Replies, Request};
 use std::sync::Arc;
-use strict::solo::{Group, Record, Solo};
-use types::{KeyspaceId, RequestId, Rng};
+use strict::solo::{Group, Lent, Record, Solo};
+use types::{KeyspaceId, ReplyBuf, ReplySink, RequestId, Rng};
 
 /// What a turn's requests came to.
 pub(crate) struct Outcome {
@@ -145,6 +147,26 @@ impl SoloCall<'_> {
         self.log_all(&mut guards);
     }
 
+    /// The transaction has ended that held these partitions: what it did `stays`, or never happened.
+    pub(crate) fn give_back(&mut self, held: Vec<Held<'_>>, stays: bool) {
+        let keyspace = self.keyspace;
+        let settle = |Held { index, mut replica, lent }| {
+            match stays {
+                true => lent.keep(&mut replica),
+                false => lent.take_back(&mut replica),
+            }
+            (&keyspace.partitions[index], replica)
+        };
+        let mut held: Vec<(&Arc<PartitionCell>, MutexGuard<'_, Replica<Solo>>)> =
+            held.into_iter().map(settle).collect();
+        let mut partitions: Vec<_> = held.iter_mut().map(|(cell, replica)| (*cell, &mut **replica)).collect();
+        self.log(&mut partitions);
+        for (cell, replica) in &mut held {
+            self.lapsed.end(keyspace.id, replica, self.outcome.refused);
+            self.count(cell, replica);
+        }
+    }
+
     fn log_all(&mut self, guards: &mut [MutexGuard<'_, Replica<Solo>>]) {
         let keyspace = self.keyspace;
         let mut partitions: Vec<_> =
@@ -154,6 +176,67 @@ impl SoloCall<'_> {
             self.lapsed.end(keyspace.id, replica, self.outcome.refused);
             self.count(cell, replica);
         }
+    }
+}
+
+/// A partition that a transaction holds.
+pub(crate) struct Held<'k> {
+    index: usize,
+    replica: MutexGuard<'k, Replica<Solo>>,
+    lent: Lent,
+}
+
+/// See [`gateway::Loan`]: partitions are locked when the transaction comes to them.
+pub(crate) struct SoloLoan<'k> {
+    pub(crate) keyspace: &'k Keyspace,
+    pub(crate) journal: Option<&'k Journal>,
+    pub(crate) now: Now,
+    pub(crate) random: Rng,
+    /// Somebody wants to know which keys expire.
+    pub(crate) notes_expired: bool,
+    pub(crate) held: Vec<Held<'k>>,
+}
+
+impl SoloLoan<'_> {
+    /// Holds the partition with this number: its place among those that are held, `None` if it is not to be had.
+    fn hold(&mut self, index: usize) -> Option<usize> {
+        let known = self.held.iter().position(|held| held.index == index);
+        if known.is_some() {
+            return known;
+        }
+        let replica = &self.keyspace.partitions[index].replica;
+        // Whoever holds a partition waits for later ones only, so that no two wait for each other.
+        let is_later = self.held.iter().all(|held| held.index < index);
+        let mut replica = if is_later { replica.lock() } else { replica.try_lock()? };
+        if let Some(journal) = self.journal {
+            journal.fence(&mut replica);
+        }
+        if replica.protocol().is_fenced() {
+            return None;
+        }
+        replica.protocol_mut().note_expired(self.notes_expired);
+        let lent = Lent::begin(&mut replica);
+        self.held.push(Held { index, replica, lent });
+        Some(self.held.len() - 1)
+    }
+}
+
+impl Loan for SoloLoan<'_> {
+    fn operate(&mut self, operation: &KeyedOperation<'_>, reply: &mut ReplyBuf) -> bool {
+        let index = Group::index_of(operation.hash, self.keyspace.partitions.len());
+        let Some(place) = self.hold(index) else { return false };
+        let (replica, replies) = (&mut self.held[place].replica, &mut Answer(reply));
+        Lent::operate(replica, self.now, RequestId(0), operation, &mut self.random, replies);
+        true
+    }
+}
+
+/// The only reply.
+struct Answer<'r>(&'r mut ReplyBuf);
+
+impl Replies for Answer<'_> {
+    fn reply(&mut self, _: RequestId) -> &mut dyn ReplySink {
+        self.0
     }
 }
 

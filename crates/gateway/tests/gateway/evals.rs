@@ -137,6 +137,71 @@ fn commands_behind_a_script_wait_for_it() {
     assert_eq!(render(&output), [":1", ":2", "\"2\""]);
 }
 
+/// Runs commands where keyspaces lend keys: the replies, how many loans were kept and how many taken back, and how many
+/// transactions were requests.
+fn on_lent_keys(commands: &[Vec<u8>]) -> (Vec<String>, [usize; 2], usize) {
+    let mut harness = Harness::new(Config::default());
+    harness.host.lends = true;
+    let replies = commands.iter().flat_map(|command| render(&harness.ask("a", command))).collect();
+    (replies, harness.host.loans, count(&harness, "Begin"))
+}
+
+fn inline(command: &str) -> Vec<u8> {
+    format!("{command}\r\n").into_bytes()
+}
+
+#[test]
+fn a_script_on_lent_keys_is_no_request() {
+    let source = "redis.call('SET', 'k', ARGV[1]) return redis.call('INCR', 'k') + redis.call('TIME')[1] * 0";
+    let (replies, loans, requests) = on_lent_keys(&[eval("EVAL", source, "0 5"), inline("GET k")]);
+    assert_eq!((replies, loans, requests), (vec![":6".to_owned(), "\"6\"".to_owned()], [1, 0], 0));
+}
+
+#[test]
+fn a_script_that_fails_on_lent_keys_leaves_nothing() {
+    for failure in ["error('no')", "redis.call('LPUSH', 'k', 1)", "redis.call('NOTHING')"] {
+        let source = format!("redis.call('SET', 'k', 1) redis.call('SET', 'l', 1) {failure}");
+        let commands = [eval("EVAL", &source, "0"), inline("EXISTS k l")];
+        let (replies, loans, requests) = on_lent_keys(&commands);
+        assert!(replies[0].starts_with('-') && replies[1] == ":0", "{replies:?}");
+        assert_eq!((loans, requests), ([0, 1], 0));
+    }
+}
+
+#[test]
+fn a_script_that_needs_more_than_keys_begins_anew_as_requests() {
+    let source = "redis.call('INCR', 'k') redis.call('PUBLISH', 'c', 1) return redis.call('DBSIZE')";
+    let (replies, loans, requests) = on_lent_keys(&[eval("EVAL", source, "0"), inline("GET k")]);
+    assert_eq!((replies, loans, requests), (vec![":1".to_owned(), "\"1\"".to_owned()], [0, 1], 1));
+}
+
+#[test]
+fn a_script_that_keeps_lent_keys_for_long_begins_anew_as_requests() {
+    let source = "for i = 1, ARGV[1] do redis.call('INCR', 'k') end return redis.call('GET', 'k')";
+    let (replies, loans, requests) = on_lent_keys(&[eval("EVAL", source, "0 3000")]);
+    assert_eq!((replies, loans, requests), (vec!["\"3000\"".to_owned()], [0, 1], 1));
+    let source = "redis.call('INCR', 'k') for i = 1, 3e7 do end return redis.call('INCR', 'k')";
+    let (replies, loans, requests) = on_lent_keys(&[eval("EVAL", source, "0")]);
+    assert_eq!((replies, loans, requests), (vec![":2".to_owned()], [0, 1], 1));
+}
+
+#[test]
+fn a_script_that_computes_before_it_asks_for_keys_does_that_once() {
+    let source = "for i = 1, 1e6 do end return redis.call('INCR', 'k')";
+    let (replies, loans, requests) = on_lent_keys(&[eval("EVAL", source, "0")]);
+    assert_eq!((replies, loans, requests), (vec![":1".to_owned()], [0, 1], 1));
+}
+
+#[test]
+fn what_moves_a_value_is_no_request_on_lent_keys() {
+    let commands =
+        ["RPUSH l a b", "LMOVE l m LEFT RIGHT", "SADD s x", "SMOVE s t x", "COPY l c", "RENAME c d"]
+            .map(inline);
+    let (replies, loans, requests) = on_lent_keys(&commands);
+    assert_eq!(replies, [":2", "\"a\"", ":1", ":1", ":1", "+OK"]);
+    assert_eq!((loans, requests), ([4, 0], 0));
+}
+
 #[test]
 fn a_gateway_without_an_interpreter_says_so() {
     let mut harness = Harness::new(Config::default());

@@ -5,7 +5,7 @@
 //! replies; `b: nil` is a reply to `b`, which waited for it. `@close b` lets the client `b` go. What Redis 7.0.15 has too was compared with it. `UPDATE_SCRIPTS=1` writes what comes now; commit that
 //! only when every change is understood.
 //!
-//! Each script runs twice: over keyspaces that answer at once, and over ones that answer later and in any order.
+//! Each script runs twice: over keyspaces that answer at once and lend keys, and over ones that answer later and in any order.
 
 #![expect(clippy::disallowed_methods, reason = "the scripts are files of the repository")]
 
@@ -26,6 +26,7 @@ fn run(script: &str, answers_later: bool) -> String {
     if answers_later {
         harness.host.held = Some(Vec::new());
     }
+    harness.host.lends = !answers_later;
     let mut lines = Vec::new();
     for line in script.lines().filter(|line| !line.starts_with("  ")) {
         lines.push(line.to_owned());

@@ -10,14 +10,15 @@
 //! ```text
 //!  Request::One --> prepare on the newest state --> reply
 //!                        \--> Effect --> persist (stamp, key, effect) --> apply
+//!  Lent --> Request::One, one after the other, at once --> all kept, or all taken back
 //!  Begin --> snapshot = now, leased            Operate --> with_state(<= snapshot, own effects)
 //!  Commit --> all partitions held: does nothing above the snapshot change what was observed? --> apply
 //! ```
 //!
 //! # Rooms
 //! `partition` state, inputs, housekeeping · `execute` operations on keys · `requests` on one partition · `group`
-//! requests on several · `transactions`, `open`, `keyset` interactive transactions · `watches` WATCH · `record`,
-//! `recovery` log and checkpoints · `undo` taking back what the log refuses.
+//! requests on several · `lent` transactions in one step · `transactions`, `open`, `keyset` interactive transactions ·
+//! `watches` WATCH · `record`, `recovery` log and checkpoints · `undo` taking back what the log refuses.
 //!
 //! # State and invariants
 //! - Stamps are hybrid timestamps, one per effect, rising within the partition; a snapshot is "everything up to a
@@ -34,6 +35,7 @@
 mod execute;
 mod group;
 mod keyset;
+mod lent;
 mod open;
 mod partition;
 mod record;
@@ -45,6 +47,7 @@ mod watches;
 
 pub use crate::caching::{choice, tracked};
 pub use group::Group;
+pub use lent::Lent;
 pub use partition::{Options, Solo, Timer};
 pub use record::Record;
 pub use transactions::Transactions;

@@ -54,6 +54,8 @@ pub struct Solo {
     pub(super) unreadable: Option<Malformed>,
     /// Expired keys deleted since the last call, if the caller wants them.
     pub(super) expired: Option<Vec<Box<[u8]>>>,
+    /// A transaction works on it that may yet fail; see [`super::Lent`].
+    pub(super) is_lent: bool,
     /// What was removed and is not freed yet.
     pub(super) freed: Vec<DeferredDrop<Timestamp>>,
     /// The snapshot that a checkpoint shows; `None`: each key as it is when its turn comes.
@@ -72,6 +74,7 @@ impl Solo {
             lease: None,
             keyset: Keyset::default(),
             expired: None,
+            is_lent: false,
             freed: Vec::new(),
             checkpoint_at: None,
             unreadable: None,

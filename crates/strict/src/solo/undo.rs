@@ -56,6 +56,16 @@ impl Unlogged {
         self.changes.is_empty()
     }
 
+    /// How many changes it remembers, and how many records were persisted.
+    pub(super) fn reach(&self) -> (usize, u64) {
+        (self.changes.len(), self.persisted)
+    }
+
+    /// Nothing needs to be taken back any more.
+    pub(super) fn clear(&mut self) {
+        self.changes.clear();
+    }
+
     /// The stamp of the first change that only a history can undo.
     fn first_in_history(&self) -> Option<Timestamp> {
         let place = self.changes.partition_point(|(_, change)| !matches!(change, Change::InHistory { .. }));
@@ -67,10 +77,11 @@ impl Unlogged {
 }
 
 impl Solo {
-    /// True if a change made now must be remembered: it is logged, or one before it may have to be taken back.
+    /// True if a change made now must be remembered: it is logged, its transaction may fail, or one before it may have to be
+    /// taken back.
     #[inline]
     pub(super) fn needs_undo(&self) -> bool {
-        self.is_logged() || !self.unlogged.is_empty()
+        self.is_logged() || self.is_lent || !self.unlogged.is_empty()
     }
 
     /// How often the log has refused what this partition had done: whoever saw something before may have seen what
@@ -113,6 +124,16 @@ impl Solo {
             self.take_back(change);
         }
         self.move_horizon();
+    }
+
+    /// Takes back what came after so many changes and records.
+    pub(super) fn take_back_to(&mut self, (changes, persisted): (usize, u64)) {
+        while self.unlogged.changes.len() > changes
+            && let Some((_, change)) = self.unlogged.changes.pop_back()
+        {
+            self.take_back(change);
+        }
+        self.unlogged.persisted = persisted;
     }
 
     fn take_back(&mut self, change: Change) {

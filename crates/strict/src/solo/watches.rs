@@ -43,6 +43,16 @@ impl Watches {
         self.touched.extend(self.by_session.keys());
     }
 
+    /// The sessions that watch a key which has changed.
+    pub(super) fn touched(&self) -> &BTreeSet<SessionId> {
+        &self.touched
+    }
+
+    /// Only these sessions watch a key which has changed: the other changes were taken back.
+    pub(super) fn set_touched(&mut self, touched: BTreeSet<SessionId>) {
+        self.touched = touched;
+    }
+
     pub(super) fn is_touched(&self, session: SessionId) -> bool {
         self.touched.contains(&session)
     }

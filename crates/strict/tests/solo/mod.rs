@@ -5,6 +5,7 @@
 mod checkpoints;
 mod expiry;
 mod keysets;
+mod lent;
 mod log_failure;
 mod partitions;
 mod recovery;

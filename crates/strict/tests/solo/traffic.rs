@@ -34,6 +34,11 @@ impl Call {
 pub enum Traffic {
     One(Call),
     Many(Vec<Call>),
+    /// A transaction on lent partitions, whose effects stay or are taken back.
+    Lent {
+        calls: Vec<Call>,
+        stays: bool,
+    },
     Flush,
     Begin {
         session: u64,
@@ -77,6 +82,7 @@ pub fn traffic() -> impl Strategy<Value = Traffic> {
     prop_oneof![
         20 => call().prop_map(Traffic::One),
         4 => vec(call(), 1..5).prop_map(Traffic::Many),
+        5 => (vec(call(), 1..5), any::<bool>()).prop_map(|(calls, stays)| Traffic::Lent { calls, stays }),
         1 => Just(Traffic::Flush),
         3 => session().prop_map(|session| Traffic::Begin { session }),
         10 => (session(), call()).prop_map(|(session, call)| Traffic::Within { session, call }),
@@ -95,6 +101,15 @@ pub fn perform(world: &mut World, traffic: &Traffic) -> String {
         Traffic::Many(calls) => {
             let steps: Vec<Step<'_>> = calls.iter().map(|call| Step::Key(call.keyed())).collect();
             world.many(0, false, &steps)
+        }
+        Traffic::Lent { calls, stays } => {
+            let (before, records) = (world.state(), world.records());
+            let operations: Vec<KeyedOperation<'_>> = calls.iter().map(Call::keyed).collect();
+            let reply = world.lent(&operations, *stays);
+            if !stays {
+                assert_eq!((world.state(), world.records()), (before, records), "it never happened");
+            }
+            reply
         }
         Traffic::Flush => world.many(0, false, &[Step::Flush]),
         Traffic::Begin { session } => {

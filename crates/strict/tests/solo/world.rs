@@ -2,8 +2,9 @@
 
 use datatypes::{Cell, Operation, key, register};
 use protocol::{Durability, Input, KeyedOperation, Now, Protocol, Replica, Replies, Request, Step};
+use std::collections::BTreeMap;
 use std::time::Duration;
-use strict::solo::{Group, Options, Record, Solo, Transactions};
+use strict::solo::{Group, Lent, Options, Record, Solo, Transactions};
 use types::{
     HashSeed, Incarnation, Instant, KeyHash, KeyspaceId, NodeId, PartitionId, ProcessId, Reply, ReplyBuf,
     ReplySink, RequestId, Rng, SessionId, Slot, WallTime,
@@ -221,6 +222,28 @@ impl World {
 
     pub fn many(&mut self, session: u64, watched: bool, steps: &[Step<'_>]) -> String {
         shown(&self.ask(Request::Many { session: SessionId(session), steps, watched, multi: true }))
+    }
+
+    /// A transaction on lent partitions: the replies, if what it did stays or not.
+    pub fn lent(&mut self, operations: &[KeyedOperation<'_>], stays: bool) -> String {
+        let (mut inbox, mut lent) = (Inbox::default(), BTreeMap::new());
+        for operation in operations {
+            let index = self.index_of(operation.key);
+            let replica = &mut self.replicas[index];
+            lent.entry(index).or_insert_with(|| Lent::begin(replica));
+            Lent::operate(replica, self.now, RequestId(1), operation, &mut self.random, &mut inbox);
+        }
+        for (index, lent) in lent {
+            let replica = &mut self.replicas[index];
+            if stays { lent.keep(replica) } else { lent.take_back(replica) }
+        }
+        self.append();
+        shown(&inbox.0)
+    }
+
+    /// How many records there are, taken by the log or not.
+    pub fn records(&self) -> usize {
+        self.log.len() + self.pending.len()
     }
 
     pub fn watch(&mut self, session: u64, keys: &[&[u8]]) -> String {

@@ -3,14 +3,16 @@
 use crate::support::memory::Memory;
 use anabranch_gateway::{
     AclLog, Administration, Audience, ClientFilter, ClientInfo, ClusterMap, Diagnostics, FunctionLibraries,
-    Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Lines, Model, News,
+    Host, Incident, Interest, KeyspaceOptions, KeyspaceRules, LibraryChange, Lines, Loan, Model, News,
     Notifications, OutputLimit, Pause, Safety, SlowCommand, Statistics, Users, Waiters, no_acl_file,
 };
-use protocol::{ContextRequest, Durability, Now, Replies, Request};
+use protocol::{ContextRequest, Durability, KeyedOperation, Now, Replies, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Error, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, WallTime};
+use types::{
+    Error, Instant, KeyspaceId, ProcessId, ReplyBuf, ReplySink, RequestId, Rng, SessionId, WallTime,
+};
 
 /// A process with sixteen numbered keyspaces.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub struct TestHost {
     pub acl_file: Option<Vec<u8>>,
     /// `Some` holds replies back.
     pub held: Option<Vec<(RequestId, ReplyBuf)>>,
+    /// Keyspaces lend keys.
+    pub lends: bool,
+    /// How often a transaction on lent keys ended, and what it did stayed; and how often not.
+    pub loans: [usize; 2],
     /// Every request, as the keyspace saw it.
     pub seen: Vec<String>,
     /// Sizes of the vectors that were submitted.
@@ -80,6 +86,8 @@ impl TestHost {
             acl_log: RefCell::default(),
             acl_file: None,
             held: None,
+            lends: false,
+            loans: [0; 2],
             seen: Vec::new(),
             batches: Vec::new(),
             unheard_of: None,
@@ -171,6 +179,20 @@ impl TestHost {
     }
 }
 
+/// A keyspace lent as a whole.
+struct Lent {
+    memory: Memory,
+    now_millis: u64,
+}
+
+impl Loan for Lent {
+    fn operate(&mut self, operation: &KeyedOperation<'_>, reply: &mut ReplyBuf) -> bool {
+        let request = Request::One { session: SessionId(0), operation: operation.clone() };
+        self.memory.execute(&request, self.now_millis).replay(reply);
+        true
+    }
+}
+
 impl Host for TestHost {
     fn submit(
         &mut self,
@@ -198,6 +220,17 @@ impl Host for TestHost {
                 self.answer(id, reply, replies);
             }
         }
+    }
+
+    fn lend(&mut self, keyspace: KeyspaceId, work: &mut dyn FnMut(&mut Self, &mut dyn Loan) -> bool) -> bool {
+        let Some((_, memory)) = self.keyspaces.get(&keyspace).filter(|_| self.lends) else { return false };
+        let mut lent = Lent { memory: memory.clone(), now_millis: self.now_millis };
+        let stays = work(self, &mut lent);
+        self.loans[usize::from(!stays)] += 1;
+        if let Some((_, memory)) = self.keyspaces.get_mut(&keyspace).filter(|_| stays) {
+            *memory = lent.memory;
+        }
+        true
     }
 
     fn administer(&mut self, id: RequestId, command: Administration<'_>, replies: &mut dyn Replies) {

@@ -13,7 +13,7 @@ struct Entry {
 }
 
 /// An open transaction: what it saw when it first touched a key, and what it made of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Transaction {
     read_only: bool,
     watched: bool,
@@ -22,7 +22,7 @@ struct Transaction {
 }
 
 /// Executes requests one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
     entries: BTreeMap<Vec<u8>, Entry>,
     watches: BTreeMap<SessionId, BTreeMap<Vec<u8>, u64>>,
