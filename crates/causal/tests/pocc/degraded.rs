@@ -392,7 +392,7 @@ fn a_write_that_is_hidden_for_long_is_named_as_the_reason() {
     assert_eq!(scene.get(middle, "about"), "\"they are new\"");
     middle.many(&mut scene.world, &[blind_step(&key, add("x"))]);
     scene.world.heal();
-    scene.world.apart.insert((replica(FAR, 0), replica(HERE, 0)));
+    scene.world.cut_links.insert((replica(FAR, 0), replica(HERE, 0)));
     scene.world.run_ms(500);
     let reply = client.one(&mut scene.world, &key, remove("x"));
     assert!(reply.starts_with("-UNAVAILABLE") && reply.contains(&format!("'{key}'")), "{reply}");

@@ -162,6 +162,6 @@ fn who_answers_reads_is_not_asked_as_well() {
     while world.now < end {
         keys.iter().for_each(|key| assert_eq!(client.one(&mut world, key, GET), "(nil)"));
     }
-    let told = count(&world) - before;
-    assert!((300..=700).contains(&told), "{told} messages");
+    let sent = count(&world) - before;
+    assert!((300..=700).contains(&sent), "{sent} messages");
 }

@@ -52,14 +52,14 @@ fn a_consumer_that_looks_by_itself_learns_that_its_stream_is_gone() {
     assert_eq!(harness.host.waiters.borrow().blocked(), 0);
 }
 
-/// What the home of the lines was told of this client since the last call: how often.
-fn told_home(harness: &mut Harness, what: &LineNews) -> usize {
-    let told = std::mem::take(&mut harness.host.sent_news);
+/// How often this client's process sent this to the home of the lines since the last call.
+fn sent_to_home(harness: &mut Harness, what: &LineNews) -> usize {
+    let sent = std::mem::take(&mut harness.host.sent_news);
     let is_it = |(whom, news): &&(Audience, News)| {
         *whom == Audience::Process(ProcessId(HOME))
-            && matches!(news, News::Line { what: told, .. } if told == what)
+            && matches!(news, News::Line { what: other, .. } if other == what)
     };
-    told.iter().filter(is_it).count()
+    sent.iter().filter(is_it).count()
 }
 
 fn place(sought: Sought, key: &str) -> Place {
@@ -80,17 +80,17 @@ fn a_client_whose_home_answers_waits_for_its_turn() {
     harness.send("c", b"BLPOP l 0\r\n");
     let (worker, client) = (0, 2);
     let line = |what| News::Line { place: place(Sought::List, "l"), what };
-    assert_eq!(told_home(&mut harness, &LineNews::Enter { worker, client }), 1);
+    assert_eq!(sent_to_home(&mut harness, &LineNews::Enter { worker, client }), 1);
     harness.send("b", b"RPUSH l 1 2\r\n");
     for _ in 0..10 {
         harness.hear(HOME, &line(LineNews::Entered { worker, client }));
         assert!(later(&mut harness, 2000, b"PING\r\n").is_empty(), "others may wait in front");
-        assert_eq!(told_home(&mut harness, &LineNews::Enter { worker, client }), 1);
+        assert_eq!(sent_to_home(&mut harness, &LineNews::Enter { worker, client }), 1);
     }
     assert_eq!(render(&harness.send("b", b"LLEN l\r\n")), [":2"]);
     harness.hear(HOME, &line(LineNews::Turn { worker, client }));
     assert_eq!(answered(&mut harness), ["c"]);
-    assert_eq!(told_home(&mut harness, &LineNews::Leave { worker, client, served: true }), 1);
+    assert_eq!(sent_to_home(&mut harness, &LineNews::Leave { worker, client, served: true }), 1);
 }
 
 #[test]
@@ -139,5 +139,5 @@ fn the_home_of_a_line_answers_who_waits_there() {
     let (worker, client) = (3, 77);
     let what = LineNews::Enter { worker, client };
     harness.hear(HOME, &News::Line { place: place(Sought::List, "l"), what });
-    assert_eq!(told_home(&mut harness, &LineNews::Entered { worker, client }), 1);
+    assert_eq!(sent_to_home(&mut harness, &LineNews::Entered { worker, client }), 1);
 }

@@ -314,11 +314,11 @@ impl<S: Times> Coordinator<S> {
 
     fn ask_homes(&self, now: Now, oldest: S, out: &mut Outputs<'_, Node<S>>) {
         let (home, follows_all) = (self.homes[self.home], self.follows_all(now));
-        let has_told = |partition: u16| {
-            let told = self.received.get(&partition);
-            told.is_some_and(|(_, heard_at)| now.instant - *heard_at < self.options.tick_every)
+        let has_reported = |partition: u16| {
+            let report = self.received.get(&partition);
+            report.is_some_and(|(_, heard_at)| now.instant - *heard_at < self.options.tick_every)
         };
-        let is_due = |other: &&Address| follows_all && !self.partition_at(**other).is_some_and(has_told);
+        let is_due = |other: &&Address| follows_all && !self.partition_at(**other).is_some_and(has_reported);
         for to_query in self.homes.iter().filter(|other| **other == home || is_due(other)) {
             self.ask(now, *to_query, oldest, out);
         }
