@@ -263,7 +263,7 @@ def test_a_long_step_holds_up_only_its_keyspace(order):
         [client.ping() for client in clients]
         busy, other = (clients[place] for place in order)
         size, length = 1000, 0.0
-        while length < 0.6:
+        while length < 0.3:
             size *= 2
             length, longest = longest_wait_beside_a_step(busy, other, size)
         assert longest < length / 3, (longest, length)
