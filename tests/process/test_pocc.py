@@ -105,6 +105,11 @@ class MissingWrites:
             for key in self.keys:
                 # A cut before this one may still count, until c's next write has come to the partition.
                 wait_until(lambda: told(here, key) == "read old")
+            # What a partition received of c becomes stable when the others have received something later.
+            for key in self.keys:
+                far.set(f"{key}:later", "old")
+            for key in self.keys:
+                wait_until(lambda: told(here, f"{key}:later") == "read old")
             self.cluster.do("cut a c")
             for key in self.keys:
                 far.set(key, "new")
