@@ -160,7 +160,7 @@ fn commit(world: &mut World, running: &Running, session: u64) -> Result<bool, Te
 #[test]
 fn transactions_take_place_at_one_point() {
     let (committed, conflicts) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    for_all(700, vec(traffic(), 20..90), |traffic| {
+    for_all(900, vec(traffic(), 20..90), |traffic| {
         let mut world = World::new(3, Durability::Written);
         let mut open: BTreeMap<u64, Running> = BTreeMap::new();
         for traffic in &traffic {
