@@ -115,8 +115,12 @@ class Outcome:
 
 def begin(suite: Suite, protocol: int, pool: ThreadPoolExecutor) -> list[tuple[Future, ...]]:
     """Has the suite's parts run at both servers, or at ours only."""
-    servers = [ours] if suite.alone else suite.servers or (ours, theirs)
-    return [tuple(pool.submit(run_at, suite, part, start, protocol) for start in servers) for part in suite.parts]
+    return [tuple(pool.submit(run_at, suite, part, start, protocol) for start in servers(suite)) for part in suite.parts]
+
+
+def servers(suite: Suite) -> tuple:
+    """Ours, then the one to compare with."""
+    return (ours,) if suite.alone else suite.servers or (ours, theirs)
 
 
 def compare(suite: Suite, protocol: int, runs: list[tuple[Future, ...]], pool: ThreadPoolExecutor) -> Outcome:
@@ -133,7 +137,7 @@ def compare(suite: Suite, protocol: int, runs: list[tuple[Future, ...]], pool: T
     unknown = [test for test in failed if bare(test) not in known]
     if 0 < len(unknown) <= MOST_REPEATED:
         print(f"{suite.name}: repeats {len(unknown)} tests that failed on ours only")
-        again = pool.submit(run_at, suite, unknown, mine, protocol).result()
+        again = pool.submit(run_at, suite, unknown, servers(suite)[0], protocol).result()
         failed = {test: why for test, why in failed.items() if again.get(test) != "passed"}
     return Outcome(suite, protocol, passed, failed)
 
