@@ -51,7 +51,7 @@ mod soak {
     fn a_leader_that_begins_below_a_promise_is_caught() {
         assert_caught(
             &[Feature::Kills, Feature::ClockJumps],
-            1..=5000,
+            80..=139,
             paris::Mutant::PromiseForgotten.into(),
             replication::Mutants::default(),
         );

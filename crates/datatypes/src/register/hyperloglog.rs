@@ -93,7 +93,7 @@ impl Registers {
     }
 
     fn encode_dense(&self) -> Vec<u8> {
-        let mut out = header(DENSE, true, DENSE_BYTES);
+        let mut out = header(DENSE, DENSE_BYTES);
         // Four registers have three bytes.
         for four in self.0.as_chunks::<4>().0 {
             let packed = four.iter().rev().fold(0u32, |packed, value| packed << 6 | u32::from(*value));
@@ -174,13 +174,13 @@ fn body(bytes: &[u8]) -> Result<Body<'_>, Fault> {
     }
 }
 
-/// The header of a string with room for so many bytes of registers.
-fn header(encoding: u8, out_of_date: bool, bytes: usize) -> Vec<u8> {
+/// The header of a changed string, with room for so many bytes of registers.
+fn header(encoding: u8, bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
     out.extend_from_slice(MAGIC);
     out.push(encoding);
     out.resize(HEADER_BYTES, 0);
-    out[HEADER_BYTES - 1] = if out_of_date { OUT_OF_DATE } else { 0 };
+    out[HEADER_BYTES - 1] = OUT_OF_DATE;
     out
 }
 

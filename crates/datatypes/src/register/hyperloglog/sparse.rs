@@ -1,6 +1,6 @@
 //! Sparse strings: reads them run by run, and writes them.
 
-use super::{Fault, HEADER_BYTES, OUT_OF_DATE, REGISTERS, SPARSE, header};
+use super::{Fault, HEADER_BYTES, REGISTERS, SPARSE, header};
 
 /// The most bytes of runs (Redis's hll-sparse-max-bytes).
 pub(super) const MAX_SPARSE_BYTES: usize = 3000;
@@ -92,7 +92,7 @@ pub(super) struct SparseWriter {
 impl SparseWriter {
     /// A writer that expects so many bytes of runs.
     pub(super) fn new(bytes: usize) -> Self {
-        SparseWriter { out: header(SPARSE, false, bytes), value: 0, len: 0, fits: true }
+        SparseWriter { out: header(SPARSE, bytes), value: 0, len: 0, fits: true }
     }
 
     /// False if there is no sparse string with these registers.
@@ -113,7 +113,6 @@ impl SparseWriter {
             (0, 1..=64) => self.out.push((len - 1) as u8),
             (0, _) => self.out.extend_from_slice(&[0x40 | ((len - 1) >> 8) as u8, (len - 1) as u8]),
             (value, _) => {
-                self.out[HEADER_BYTES - 1] = OUT_OF_DATE;
                 let run = |len: usize| 0x80 | (value - 1) << 2 | (len - 1) as u8;
                 self.out.extend(std::iter::repeat_n(run(MAX_RUN), len / MAX_RUN));
                 if !len.is_multiple_of(MAX_RUN) {
