@@ -137,7 +137,7 @@ def go_outcomes(output: str) -> dict[str, str]:
     for at, line in enumerate(lines):
         if found := re.match(r"\x16?--- (PASS|SKIP|FAIL): (\S+)", line):
             # The time at which a test runs may be part of its name.
-            name, why = re.sub(r"[A-Z][a-z]{2}_+\d+_\d\d:\d\d:\d\d_[A-Z]+_\d{4}", "time", found[2]), ends[found[1]]
+            name, why = re.sub(r"[A-Z][a-z]{2}_[A-Z][a-z]{2}_+\d+_\d\d:\d\d:\d\d_[A-Z]+_\d{4}", "time", found[2]), ends[found[1]]
             outcomes[name] = why if why != "failed" else f"failed: {' '.join(lines[max(0, at - 3) : at])[-300:]}"
     if not outcomes:
         sys.exit(f"tests of Go ended without telling of any:\n{output[-3000:]}")

@@ -1,6 +1,7 @@
 //! PaRiS in the simulator: it keeps its promise, and its known bugs are caught.
 
 use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
 use crate::support::{options, soaks, whole};
 use anabranch_simulator::{Feature, Options, ParisDeployment, run};
 use causal::paris;
@@ -17,6 +18,12 @@ fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: pari
     mistakes::assert_caught(&bug, paris::Mutants::from(mutant), |mutants| {
         ParisDeployment::new(paris::Options { mutants, ..paris::Options::default() })
     });
+}
+
+/// It had been refused before its session lost a write with a region, and read again without that write.
+#[test]
+fn a_transaction_is_not_tried_again_before_its_session_is_told_of_a_loss() {
+    assert_passes(include_bytes!("scripts/paris-retried-by-who-lost-writes.jsonl"), 33);
 }
 
 #[test]

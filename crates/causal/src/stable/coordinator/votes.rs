@@ -446,6 +446,9 @@ impl<S: Times> Coordinator<S> {
             Phase::Backoff { until, .. } => {
                 if now.instant < *until {
                     out.arm(Timer::Retry(number), *until);
+                } else if let Some(error) = self.losses.losing_sessions.remove(&running.session) {
+                    // Another attempt would read without what the session wrote, before it was told.
+                    self.fail(now, number, FailureReason::Refused, error, out);
                 } else if matches!(running.kind, Kind::OneShot | Kind::Commit(_))
                     && !self.missing_for(now, running).is_empty()
                 {
