@@ -23,7 +23,7 @@ fn assert_caught_with(with: &[Feature], seeds: RangeInclusive<u64>, mutant: pari
 /// It had been refused before its session lost a write with a region, and read again without that write.
 #[test]
 fn a_transaction_is_not_tried_again_before_its_session_is_told_of_a_loss() {
-    assert_passes(include_bytes!("scripts/paris-retried-by-who-lost-writes.jsonl"), 33);
+    assert_passes(include_bytes!("scripts/paris-retried-by-who-lost-writes.jsonl"), 32);
 }
 
 #[test]

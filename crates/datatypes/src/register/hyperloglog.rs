@@ -374,7 +374,7 @@ mod tests {
 
     /// A sparse string of another writer: runs are split, and a zero run follows another.
     fn split(string: &[u8]) -> Vec<u8> {
-        let mut out = header(SPARSE, true, 0);
+        let mut out = header(SPARSE, 0);
         let Ok(Body::Sparse(runs)) = body(string) else { panic!("it is sparse") };
         for run in Runs::new(runs) {
             match run.expect("it was written here") {
@@ -444,7 +444,7 @@ mod tests {
             assert_eq!(union(&string, damaged), Err(Fault::Corrupt));
             assert_eq!(union(damaged, &string), Err(Fault::Corrupt));
         }
-        assert_eq!(count(&[header(DENSE, true, 0), vec![0; DENSE_BYTES - 1]].concat()), Err(Fault::NotOne));
+        assert_eq!(count(&[header(DENSE, 0), vec![0; DENSE_BYTES - 1]].concat()), Err(Fault::NotOne));
         assert_eq!(count(&of(0..0)), Ok(0));
     }
 }
