@@ -115,8 +115,8 @@ impl<'e> Evaluation<'e> {
         Ok((effects, change))
     }
 
-    /// The same of a collection, found by its changed elements; nothing, if it has to be looked at as a whole.
-    pub fn by_elements(&mut self, view: &View<'_>) -> Option<Result<(Effects, Change), Clash>> {
+    /// The same of a collection, found by its changed elements; nothing, if it has to be looked at as a whole, as after a clash.
+    pub fn by_elements(&mut self, view: &View<'_>) -> Option<(Effects, Change)> {
         let (layer, changes) = (&self.plan.layers[self.plan.top], self.changes(self.plan.top));
         // What differs from a base that was put together itself is not what was changed since the fork.
         let is_one = |base: &usize| self.plan.layers[*base].changes.of(self.key).is_empty();
@@ -174,9 +174,7 @@ impl<'e> Evaluation<'e> {
                 let judge = Judge { policy: self.policy, left_is_newer: newest_left > newest };
                 let rule = (judge, left == right && right.adds_to_elements());
                 let sides = [(base.states[0], None), at(state)];
-                if let Err(clash) = self.merge_elements(sides, &lens, &met, rule, &mut merged)? {
-                    return Some(Err(clash));
-                }
+                self.merge_elements(sides, &lens, &met, rule, &mut merged)?;
             }
             let both = left.and(right);
             change = Some(change.map_or(both, |before| before.and(both)));
@@ -190,7 +188,7 @@ impl<'e> Evaluation<'e> {
             return None;
         }
         let (from, to) = lens.differing_cells(&newest, &merged);
-        Some(Ok((effects_between(&from, &to, change), change)))
+        Some((effects_between(&from, &to, change), change))
     }
 
     /// Shows the newest version that the view shows, which one of these changes made. Of a few that are known by their labels it is
@@ -287,7 +285,7 @@ impl<'e> Evaluation<'e> {
         Some(newest)
     }
 
-    /// Merges elements that both `here` and the states before it have changed since `base`; nothing, if they differ in more.
+    /// Merges elements that both `here` and the states before it have changed since `base`; nothing, if they differ in more or clash.
     fn merge_elements(
         &mut self,
         [base, here]: [At; 2],
@@ -295,16 +293,13 @@ impl<'e> Evaluation<'e> {
         places: &[usize],
         rule: (Judge, bool),
         merged: &mut Parts,
-    ) -> Option<Result<(), Clash>> {
+    ) -> Option<()> {
         let (before, _) = self.parts(base, lens, places)?;
         let (here, _) = self.parts(here, lens, places)?;
         for ((place, before), here) in places.iter().zip(before).zip(here) {
-            match lens::merged(before, merged[*place].take(), here, rule) {
-                Ok(part) => merged[*place] = part,
-                Err(clash) => return Some(Err(clash)),
-            }
+            merged[*place] = lens::merged(before, merged[*place].take(), here, rule).ok()?;
         }
-        Some(Ok(()))
+        Some(())
     }
 
     pub fn layer(&mut self, place: usize) -> Result<Rc<Resolved>, Clash> {
@@ -347,21 +342,22 @@ impl<'e> Evaluation<'e> {
         Ok(value.unwrap_or_else(|| self.at((layer.states[0], None))))
     }
 
-    /// Some changes are seen by several.
+    /// Some changes are seen by several. A state that sees all changes before it settles what clashed among them.
     fn fold_mixed(&mut self, layer: &Layer, changes: &[Changed]) -> Result<Resolved, Clash> {
-        let mut value = self.at((layer.states[0], None));
+        let mut value = Ok(self.at((layer.states[0], None)));
         self.dag.meter().lookups(layer.states.len() / 4 + changes.len());
         for (state, sides) in sides(changes, layer.states.len()).into_iter().enumerate().skip(1) {
             let at = (layer.states[state], None);
-            match sides {
-                (left, None) => value.change = value.change.or(left),
-                (None, right) => value = Resolved { change: right, ..self.at(at) },
-                (Some(left), Some(right)) => {
-                    value = self.meet(layer.bases[state], (&value, left), (at, right))?;
+            value = match (sides, value) {
+                ((None, Some(right)), _) => Ok(Resolved { change: Some(right), ..self.at(at) }),
+                (_, Err(clash)) => Err(clash),
+                ((left, None), Ok(before)) => Ok(Resolved { change: before.change.or(left), ..before }),
+                ((Some(left), Some(right)), Ok(before)) => {
+                    self.meet(layer.bases[state], (&before, left), (at, right))
                 }
-            }
+            };
         }
-        Ok(value)
+        value
     }
 
     /// Both sides have changed the key: what was merged so far, and one state.

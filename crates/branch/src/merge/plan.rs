@@ -285,8 +285,8 @@ impl Plan {
             None => evaluation.as_a_whole(view),
             Some(effects) => {
                 let mut whole = || dag.meter().uncounted(|| evaluation.as_a_whole(view));
-                debug_assert_eq!(effects, whole(), "elements are enough");
-                effects
+                debug_assert_eq!(Ok(&effects), whole().as_ref(), "elements are enough");
+                Ok(effects)
             }
         }
     }

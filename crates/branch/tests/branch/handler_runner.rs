@@ -97,6 +97,25 @@ fn a_handler_is_shown_the_fork_and_every_branch() {
     assert_eq!(world.difference(&["k", "l", "m", "n"].map(key)), None);
 }
 
+/// Two branches wrote a key apart, a third one merged them and wrote it again, and both went on: its value follows theirs.
+#[test]
+fn a_value_that_follows_the_others_is_no_conflict() {
+    let mut world = World::new(Mutants::default());
+    let a = world.state(1, &[StateId::ROOT], &[("k", set("a"))]);
+    let b = world.state(2, &[StateId::ROOT], &[("k", set("b"))]);
+    let merged = world.state(3, &[a, b], &[("k", set("ab"))]);
+    world.state(4, &[a], &[("m", set("a"))]);
+    world.state(5, &[b], &[("n", set("b"))]);
+    world.state(6, &[merged], &[("k", set("c"))]);
+    let heads = world.keyspace.heads();
+    assert_eq!(heads.len(), 3);
+    let mut handler = rule(7, |_, conflict| Ok(conflict.merged.is_none().then(|| register("the handler's"))));
+    let commit = world.keyspace.merge_by_dependencies(SESSION, &heads, &mut handler, Policy::Refuse);
+    let commit = commit.outcome.unwrap();
+    world.note(commit.clone());
+    assert_eq!(world.text(commit.id, "k"), "c");
+}
+
 #[test]
 fn what_a_handler_leaves_goes_to_the_types_rules_and_then_to_the_policy() {
     let mut world = World::new(Mutants::default());
