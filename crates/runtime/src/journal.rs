@@ -269,7 +269,12 @@ impl Journal {
             return false;
         }
         let mut shared = self.shared.lock();
-        let healed = shared.undone.is_empty() && shared.log.retry().is_ok() && shared.write_hosting();
+        let healed = shared.undone.is_empty()
+            && match shared.log.retry() {
+                Ok(()) => shared.write_hosting(),
+                Err(error @ (LogError::SyncFailed(_) | LogError::Closed)) => failed(&error),
+                Err(_) => false,
+            };
         if healed {
             self.written.store(shared.log.written().0, Ordering::Release);
             self.suspended.store(false, Ordering::Release);

@@ -385,13 +385,16 @@ impl<P: Protocol> Life<P> {
         Ok(())
     }
 
-    /// Tries to end a suspension.
-    pub fn retry(&mut self) -> bool {
-        let healed = self.log.retry().is_ok();
-        if healed {
-            self.replicas.iter_mut().for_each(|replica| replica.protocol_mut().log_healed());
+    /// Tries to end a suspension; true if it has ended.
+    pub fn retry(&mut self) -> Result<bool, LogFailed> {
+        match self.log.retry() {
+            Ok(()) => {
+                self.replicas.iter_mut().for_each(|replica| replica.protocol_mut().log_healed());
+                Ok(true)
+            }
+            Err(error @ (LogError::SyncFailed(_) | LogError::Closed)) => Err(error.into()),
+            Err(_) => Ok(false),
         }
-        healed
     }
 
     fn tell_logged(&mut self) {

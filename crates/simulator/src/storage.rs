@@ -95,7 +95,10 @@ impl<D: Deployment> World<D> {
         if !self.lives(index, incarnation) {
             return;
         }
-        let healed = self.processes[index].life.as_mut().is_none_or(Life::retry);
+        let healed = match self.processes[index].life.as_mut().map_or(Ok(true), Life::retry) {
+            Ok(healed) => healed,
+            Err(failed) => return self.log_failed(index, failed),
+        };
         if let Some(written) = self.processes[index].life.as_ref().map(|life| life.log.written().0)
             && healed
         {

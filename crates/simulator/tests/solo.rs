@@ -1,6 +1,7 @@
 //! The embedded default under crashes, power cuts and failing disks.
 
 use crate::mistakes::{self, Bug};
+use crate::scripts::assert_passes;
 use crate::support::{assert_keeps_its_promise, options};
 use anabranch_simulator::{Feature, Mutant, Options, SoloDeployment, run};
 
@@ -9,6 +10,12 @@ fn effects_that_the_disk_refused_and_that_are_not_undone_are_caught() {
     let mutant = Mutant::UndoLeftOut;
     let bug = Bug::new("solo", mutant, &[], 40..=99).of_world(mutant.into());
     mistakes::assert_caught(&bug, (), |()| SoloDeployment);
+}
+
+/// The log, which had refused a group, was tried again, and that sync failed: the process ends, as after any failed sync.
+#[test]
+fn a_sync_that_fails_as_the_log_heals_ends_the_process() {
+    assert_passes(include_bytes!("scripts/solo-sync-fails-as-the-log-heals.jsonl"), 9);
 }
 
 const DAMAGES: [Feature; 3] = [Feature::FlippedBits, Feature::ZeroedTails, Feature::LostSegments];
