@@ -20,6 +20,12 @@ fn a_context_given_after_a_loss_has_nothing_from_before() {
     assert_passes(include_bytes!("scripts/pocc-context-after-a-loss.jsonl"), 22);
 }
 
+/// A survivor's disk lost writes of the evicted region that had been stable: a session that only read was said to depend on them.
+#[test]
+fn what_was_stable_and_is_given_up_is_no_dependency() {
+    assert_passes(include_bytes!("scripts/pocc-stable-and-given-up.jsonl"), 18);
+}
+
 #[test]
 fn it_keeps_its_promise() {
     assert_keeps_its_promise("pocc", &options(1, 8));

@@ -17,9 +17,9 @@ use types::{RequestId, SessionId, Timestamp};
 
 impl<S: Times> Coordinator<S> {
     /// What a session depends on. Everything that is stable in every region may count as a part of it, as no region
-    /// lacks it.
+    /// lacks it; not what was given up, which may have been stable before survivors lost it.
     fn dependencies(&mut self, session: SessionId) -> S {
-        let stable = self.stable;
+        let stable = self.without_lost(self.stable);
         self.thread(session).seen.newest(stable)
     }
 

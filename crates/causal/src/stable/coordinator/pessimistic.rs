@@ -44,7 +44,7 @@ impl<S: Times> Coordinator<S> {
 
     /// What the region can show without waiting for another one.
     fn stable_here(&self) -> S {
-        self.received_by(&BTreeSet::new()).newest(self.stable)
+        self.received_by(&BTreeSet::new()).newest(self.without_lost(self.stable))
     }
 
     /// The same, with everything of the region itself.
