@@ -26,6 +26,12 @@ fn what_was_stable_and_is_given_up_is_no_dependency() {
     assert_passes(include_bytes!("scripts/pocc-stable-and-given-up.jsonl"), 18);
 }
 
+/// A repeated `Prepare` came after its partition had taken a checkpoint, and restarted: it committed a second time.
+#[test]
+fn a_repetition_from_before_a_checkpoint_is_refused_after_a_restart() {
+    assert_passes(include_bytes!("scripts/pocc-repeated-after-a-restart.jsonl"), 46);
+}
+
 #[test]
 fn it_keeps_its_promise() {
     assert_keeps_its_promise("pocc", &options(1, 8));

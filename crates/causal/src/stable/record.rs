@@ -128,6 +128,9 @@ pub enum Record<'a, D: Copy = Timestamp> {
         /// Up to where.
         until: Timestamp,
     },
+    /// Of a checkpoint: below which number all transactions of each coordinator have ended, as the ids of those. Repetitions of what
+    /// they asked for are still refused after a restart.
+    Settled(Cow<'a, [TransactionId]>),
     /// With every promise: everything of each other region up to here stands before it in the log. Times are not logged as they
     /// arrive; without this a region that restarts while it is cut off would not show what it wrote after the others' last effects.
     Heard {
@@ -268,6 +271,10 @@ impl<D: Wire + Copy> protocol::Encode for Record<'_, D> {
             Record::LossesDropped { count } => tagged(out, 17, count),
             Record::Heard { received } => tagged(out, 20, received),
             Record::Progress(progress) => tagged(out, 18, &**progress),
+            Record::Settled(known) => {
+                out.push(21);
+                put_all(out, known);
+            }
         }
     }
 }
@@ -333,6 +340,7 @@ impl<D: Wire + Copy> Record<'static, D> {
             17 => Record::LossesDropped { count: Wire::decode(input)? },
             18 => Record::Progress(Cow::Owned(Wire::decode(input)?)),
             20 => Record::Heard { received: Wire::decode(input)? },
+            21 => Record::Settled(Cow::Owned(Wire::decode(input)?)),
             _ => return Err(Malformed("record tag")),
         })
     }
@@ -414,6 +422,7 @@ mod tests {
             })),
             Record::LossesDropped { count: 3 },
             Record::Heard { received: vec![(RegionId(2), Timestamp(9))] },
+            Record::Settled(Cow::Owned(vec![id])),
             Record::Progress(Cow::Owned(Progress {
                 installed: Timestamp(9),
                 horizon: Timestamp(3),

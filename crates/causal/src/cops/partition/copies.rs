@@ -15,6 +15,7 @@ use crate::stable::record::Progress;
 use crate::stable::{self, long_before};
 use protocol::Outputs;
 use std::borrow::Cow;
+use types::TransactionId;
 
 /// How many histories that nobody needs any more are folded with each record that is applied.
 const FOLDED: usize = 8;
@@ -67,13 +68,18 @@ impl Partition {
         self.persist(&Record::Common(stable::Record::Progress(Cow::Owned(progress))), out);
     }
 
+    /// All puts of these coordinators below these have ended.
+    pub(super) fn recover_settled(&mut self, known: &[TransactionId]) {
+        for settled in known {
+            let _: bool = self.answered.admit(*settled, settled.number, |_| false);
+        }
+    }
+
     /// What the log says of that.
     pub(super) fn follow_progress(&mut self, progress: &Progress) {
         progress.received.iter().for_each(|(origin, up_to)| self.recover_received(*origin, *up_to));
         progress.held.iter().for_each(|(peer, up_to)| self.outbox.received(*peer, *up_to));
-        for settled in &progress.settled {
-            let _: bool = self.answered.admit(*settled, settled.number, |_| false);
-        }
+        self.recover_settled(&progress.settled);
         self.raise_stable(progress.stability_frontier);
         if !self.checkpointing && !self.lent {
             self.raise_horizon(progress.horizon);

@@ -107,6 +107,7 @@ impl Partition {
             stable::Record::Horizon { at } => self.raise_horizon(at),
             stable::Record::Received { origin, up_to, .. } => self.recover_received(origin, up_to),
             stable::Record::Progress(progress) => self.follow_progress(&progress),
+            stable::Record::Settled(known) => self.recover_settled(&known),
             stable::Record::Dropped { until } => self.outbox.drop_through(until),
             stable::Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
             stable::Record::State { key, cell } => {
@@ -186,6 +187,8 @@ impl Partition {
             record::put(chunk, &common(stable::Record::Gaps { filled }));
         }
         record::put(chunk, &Record::Fence(self.fence));
+        let settled = self.answered.settled().collect();
+        record::put(chunk, &common(stable::Record::Settled(Cow::Owned(settled))));
         for (id, outcome) in self.answered.iter() {
             record::put(chunk, &Record::Answered(id, Cow::Borrowed(outcome)));
         }

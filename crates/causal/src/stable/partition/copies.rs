@@ -16,7 +16,7 @@ use crate::stable::stamp::Stamp;
 use crate::stable::{Node, Times};
 use protocol::Outputs;
 use std::borrow::Cow;
-use types::RegionId;
+use types::{RegionId, TransactionId};
 
 /// How many histories that nobody needs any more are folded with each record that is applied.
 const FOLDED: usize = 8;
@@ -83,6 +83,13 @@ impl<S: Times> Partition<S> {
         self.persist(&Record::Progress(Cow::Owned(progress)), out);
     }
 
+    /// All transactions of these coordinators below these have ended.
+    pub(super) fn recover_settled(&mut self, known: &[TransactionId]) {
+        for settled in known {
+            let _: bool = self.decisions.admit(*settled, settled.number, |decided| decided.outlives);
+        }
+    }
+
     /// The progress that the leader reported.
     pub(super) fn follow_progress(&mut self, progress: &Progress) {
         self.installed = self.installed.max(progress.installed);
@@ -97,9 +104,7 @@ impl<S: Times> Partition<S> {
             }
         }
         progress.held.iter().for_each(|(region, at): &(RegionId, _)| self.outbox.received(*region, *at));
-        for settled in &progress.settled {
-            let _: bool = self.decisions.admit(*settled, settled.number, |decided| decided.outlives);
-        }
+        self.recover_settled(&progress.settled);
         if self.evictions.is_searching() {
             // The leader has given up what is above a cut: of what is still to be given up here, nothing may be folded.
             return;

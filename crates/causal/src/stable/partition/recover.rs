@@ -118,6 +118,7 @@ impl<S: Times> Partition<S> {
             Record::Evicted { region, held, cut } => self.recover_eviction(region, held, cut),
             Record::Lost(loss) => self.store.put_loss(loss.into_owned()),
             Record::LossesDropped { count } => self.store.put_dropped_losses(count),
+            Record::Settled(known) => self.recover_settled(&known),
         }
         Ok(())
     }
@@ -248,6 +249,8 @@ impl<S: Times> Partition<S> {
         for (region, held, cut) in self.evictions.recorded() {
             record::put::<S>(chunk, &Record::Evicted { region, held, cut });
         }
+        let settled = self.decisions.settled().collect();
+        record::put::<S>(chunk, &Record::Settled(Cow::Owned(settled)));
         for (id, decided) in self.decisions.iter() {
             let results = Cow::Borrowed(&decided.results);
             let (at, outlives) = (decided.at, decided.outlives);
