@@ -36,7 +36,8 @@ class Quotation(Difference):
         for argument in arguments:
             line = argument.replace(b"\r", b" ").replace(b"\n", b" ")
             text = text.replace(line.decode(errors="replace").encode(), line.partition(b"\0")[0])
-        return ours.startswith(b"-") and (ours != theirs == text or ours == theirs.decode(errors="replace").encode())
+        is_quoted = theirs == text or ours == theirs.decode(errors="replace").encode()
+        return ours.startswith(b"-") and ours != theirs and is_quoted
 
 
 class Spelling(Difference):
