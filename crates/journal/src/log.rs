@@ -284,10 +284,9 @@ impl Log {
                     self.roll(needed as u64)?;
                 }
                 self.wipe(needed)?;
-                self.segment.file.sync().map_err(|error| {
-                    self.state = State::Closed;
-                    LogError::SyncFailed(error)
-                })?;
+                if let Err(error) = self.segment.file.sync() {
+                    return Err(self.sync_failed(error));
+                }
                 self.state = State::Open;
                 self.refused = Vec::new();
                 Ok(())
@@ -344,13 +343,16 @@ impl Log {
                 }
                 Ok(self.synced())
             }
-            Err(error) => {
-                self.state = State::Closed;
-                // The kernel may forget what it was handed, and the next process must know of it.
-                self.mark();
-                Err(LogError::SyncFailed(error))
-            }
+            Err(error) => Err(self.sync_failed(error)),
         }
+    }
+
+    /// Closes the log for good, since a sync of its segments failed.
+    fn sync_failed(&mut self, error: DiskError) -> LogError {
+        self.state = State::Closed;
+        // The kernel may forget what it was handed, and the next process must know of it.
+        self.mark();
+        LogError::SyncFailed(error)
     }
 
     /// Writes the open group out and syncs, all on this thread.

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 use anabranch_journal::{
-    DirectoryId, Disk, GroupNumber, Log, LogOptions, Mutant, OpenError, Piece, Recovered, SimulatedDisk,
+    DirectoryId, Disk, GroupNumber, Log, LogError, LogOptions, Mutant, OpenError, Piece, Recovered,
+    SimulatedDisk,
 };
 use types::{Incarnation, Rng};
 
@@ -264,6 +265,33 @@ fn a_mark_that_cannot_be_written_is_left_out_and_the_one_before_stays() {
     let last = segments(&disk).pop().unwrap();
     disk.overwrite(&last, 64, &[0; 200]);
     assert!(is_refused(&disk, "zeros"));
+}
+
+/// The kernel may drop what a failed sync could not write. The next process notices, also if the sync was that of a retry.
+#[test]
+fn what_the_kernel_drops_after_a_failed_sync_is_missed() {
+    for retries in [false, true] {
+        let disk = SimulatedDisk::new();
+        let (mut log, _, _) = open(&disk).unwrap();
+        log.append(&[0; 40]).unwrap();
+        log.sync_now().unwrap();
+        for number in 1..10 {
+            log.append(&[number; 40]).unwrap();
+            log.write_out().unwrap();
+        }
+        if retries {
+            log.append(&[10; 40]).unwrap();
+            disk.fail_next_write(70);
+            assert!(matches!(log.write_out(), Err(LogError::NotWritten { .. })));
+        }
+        disk.fail_next_sync();
+        let outcome = if retries { log.retry() } else { log.sync_now().map(drop) };
+        assert!(matches!(outcome, Err(LogError::SyncFailed(_))) && log.is_closed());
+        drop(log);
+        let newest = segments(&disk).pop().unwrap();
+        disk.overwrite(&newest, 64 + 5 * 100, &[0; 1_000]);
+        assert!(is_refused(&disk, &format!("retries: {retries}")));
+    }
 }
 
 /// The order of a sync and its mark: whatever a power cut leaves, it is never refused, and what had been marked durably

@@ -353,6 +353,7 @@ impl<P: Protocol> Life<P> {
     /// Writes the open group to the kernel. False if the disk refused it and the protocol has taken it back: then
     /// the log is suspended until [`Life::retry`].
     pub fn write_out(&mut self, mutants: Mutants) -> Result<bool, LogFailed> {
+        assert!(!self.log.is_suspended(), "a suspended log is retried, not written");
         self.write_scheduled = false;
         match self.log.write_out() {
             Err(error @ LogError::NotWritten { .. }) => self.refuse(mutants, &error).map(|()| false),

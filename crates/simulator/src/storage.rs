@@ -70,6 +70,10 @@ impl<D: Deployment> World<D> {
             return;
         }
         let Some(life) = &mut self.processes[index].life else { return };
+        if life.log.is_suspended() {
+            // Nothing is open.
+            return;
+        }
         match life.write_out(self.mutants) {
             Err(failed) => return self.log_failed(index, failed),
             Ok(true) => {}

@@ -18,6 +18,12 @@ fn a_sync_that_fails_as_the_log_heals_ends_the_process() {
     assert_passes(include_bytes!("scripts/solo-sync-fails-as-the-log-heals.jsonl"), 9);
 }
 
+/// A checkpoint is due while the log is suspended: the process lives on, and only a retry heals the log.
+#[test]
+fn a_checkpoint_of_a_suspended_log_ends_no_process() {
+    assert_passes(include_bytes!("scripts/solo-checkpoint-of-a-suspended-log.jsonl"), 9);
+}
+
 const DAMAGES: [Feature; 3] = [Feature::FlippedBits, Feature::ZeroedTails, Feature::LostSegments];
 
 #[test]
