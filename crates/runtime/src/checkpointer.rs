@@ -4,17 +4,14 @@ use crate::cluster::{HostedKeyspace, KeyspaceHosting};
 use crate::journal::{CLUSTER_RECORDS, Journal, SOLO_RECORDS};
 use crate::keyspace::Keyspace;
 use crate::process::{Process, seconds_since_1970};
-use crate::routed::Routed;
 use ::journal::{CheckpointWriter, LogError};
-use protocol::{Durability, NoReplies, Protocol, Replica};
+use protocol::{Durability, Protocol, Replica};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strict::solo::{Group, Solo};
 use types::{Error, ErrorCode, PartitionId};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// No worker has this number.
-const NO_WORKER: u16 = u16::MAX;
 
 pub(crate) fn run(process: &Process, journal: &Journal) {
     let mut last_size = 0;
@@ -140,13 +137,9 @@ fn write_replica(
         let mut chunk = vec![CLUSTER_RECORDS];
         chunk.extend_from_slice(&keyspace.id.0.to_le_bytes());
         chunk.extend_from_slice(&partition.0.to_le_bytes());
-        let mut nobody = NoReplies::default();
-        let mut routed = Routed::new(NO_WORKER, &mut nobody);
-        let reflect = || writer.reflect(journal.open_group());
-        let (next, pumped) =
-            keyspace.checkpoint(process, (partition, from), &mut chunk, &mut routed, reflect);
-        routed.hand_out(process, pumped.gate);
-        if pumped.is_missed {
+        let mut reflect = || writer.reflect(journal.open_group());
+        let (next, is_left) = keyspace.checkpoint(process, (partition, from), &mut chunk, &mut reflect);
+        if is_left {
             process.let_worker_look();
         }
         cursor = next;

@@ -4,8 +4,8 @@
 //! Worker threads each own an event loop, their connections and a gateway. A partition of a keyspace that the process keeps by
 //! itself is a [`protocol::Replica`] behind a lock of its own; a command runs to completion on the thread of its connection,
 //! under the lock of its partition (all of them, in order, for a request over several). Of every other keyspace the
-//! coordinator and the replicas here are behind one lock ([`cluster`], which tells the order of locks); what a worker's step
-//! replies to clients of another one goes through that one's inbox. One thread syncs the log, one takes checkpoints.
+//! coordinator and each replica here are behind a lock, too ([`cluster`], which tells the order of locks); what a worker's
+//! step replies to clients of another one goes through that one's inbox. One thread syncs the log, one takes checkpoints.
 //!
 //! # A turn of the loop
 //! ```text

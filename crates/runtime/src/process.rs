@@ -319,7 +319,7 @@ impl Process {
         }
     }
 
-    /// Lets a worker do what others have left because this thread, which is no worker, had a keyspace's lock.
+    /// Lets a worker do what others have left because this thread, which is no worker, held an instance.
     pub(crate) fn let_worker_look(&self) {
         if let Some(worker) = self.workers.read().first() {
             worker.inbox.lock().looks_at_keyspaces = true;

@@ -3,7 +3,7 @@
 mod held_news;
 mod replicated;
 
-use crate::cluster::{Arrivals, FIRST_TOKEN, dropped};
+use crate::cluster::{Arrivals, FIRST_TOKEN, HostedKeyspace, dropped};
 use crate::connection::{Connection, Io};
 use crate::eviction::{self, EvictionOutcome};
 use crate::functions;
@@ -63,6 +63,8 @@ pub(crate) struct Worker {
     buffer: Box<[u8]>,
     /// Packets that peers have sent to this worker's sockets.
     arrived: Arrivals,
+    /// Keyspaces that this worker attends in this turn.
+    attended: Vec<Arc<HostedKeyspace>>,
     /// Something of a keyspace waits for the log.
     awaits_log: bool,
     /// Which of the listeners take clients at any address.
@@ -141,6 +143,7 @@ impl Worker {
             holding: Vec::new(),
             buffer: vec![0; READ_BUFFER].into(),
             arrived: Arrivals::default(),
+            attended: Vec::new(),
             awaits_log: false,
             next_tick: types::Instant(0),
         })

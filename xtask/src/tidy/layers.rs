@@ -55,6 +55,13 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "thiserror",
     "triomphe",
     "xxhash-rust",
+    // Locks of instances that threads share, in `protocol::hosted` only (decision 0002).
+    "parking_lot",
+    "parking_lot_core",
+    "lock_api",
+    "redox_syscall",
+    "windows-link",
+    "scopeguard",
     // SHA-256 and what it brings, which asks the processor what it can do.
     "sha2",
     "digest",

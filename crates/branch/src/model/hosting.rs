@@ -4,7 +4,7 @@ use super::Compile;
 use super::options::Options;
 use crate::site::Site;
 use crate::{Instance, Part};
-use protocol::hosted::{Backlog, Hosting, Nodes, Turn};
+use protocol::hosted::{Backlog, Hosting, Locked, Nodes, Turn};
 use protocol::model::{StoredOptions, read};
 
 /// See the module. A site that has nothing yet holds requests, and answers with an error after a while: so it counts as
@@ -21,7 +21,7 @@ impl SiteHosting {
     }
 }
 
-fn sites(nodes: &Nodes<Instance>) -> impl Iterator<Item = &Site> {
+fn sites<'n>(nodes: &'n Locked<'_, Instance>) -> impl Iterator<Item = &'n Site> {
     nodes.protocols().filter_map(Instance::as_site)
 }
 
@@ -29,15 +29,15 @@ impl Hosting for SiteHosting {
     type Protocol = Instance;
 
     /// A site that lacks something holds requests, and answers with an error after a while.
-    fn is_complete(&self, nodes: &Nodes<Instance>) -> bool {
+    fn is_complete(&self, nodes: &Locked<'_, Instance>) -> bool {
         sites(nodes).all(|site| !site.is_joining())
     }
 
-    fn backlog(&self, nodes: &Nodes<Instance>) -> Backlog {
+    fn backlog(&self, nodes: &Locked<'_, Instance>) -> Backlog {
         Backlog { queued_bytes: sites(nodes).map(Site::queued_bytes).sum(), ..Backlog::default() }
     }
 
-    fn state(&self, nodes: &Nodes<Instance>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, Instance>) -> Vec<String> {
         let parts = nodes.protocols().filter_map(Instance::as_part);
         sites(nodes).map(site_state).chain(parts.map(part_state)).collect()
     }
@@ -53,7 +53,7 @@ impl Hosting for SiteHosting {
         }
         self.options.clone_from(stored);
         let options: Options = read(stored)?;
-        for site in nodes.protocols_mut().filter_map(Instance::as_site_mut) {
+        for site in nodes.lock().protocols_mut().filter_map(Instance::as_site_mut) {
             site.alter(&options.set_up());
             if site.handler_source() != options.handler.as_deref() {
                 // Nothing is merged by the old one any more.

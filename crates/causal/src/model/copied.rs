@@ -5,7 +5,7 @@ use super::options::Options;
 use super::placement::{groups, topology};
 use crate::stable::{self, Times, Topology};
 use protocol::Durability;
-use protocol::hosted::{Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn};
+use protocol::hosted::{Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Locked, Nodes, Place, Turn};
 use protocol::model::StoredOptions;
 use replication::copies::{self, Member};
 use std::collections::BTreeMap;
@@ -56,12 +56,12 @@ struct CopyHosting<N> {
 /// A copy, or the way to copies elsewhere.
 type Copies<N> = copies::Node<N>;
 
-fn members<N: HostedNode>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &Member<N>> {
+fn members<'n, N: HostedNode>(nodes: &'n Locked<'_, Copies<N>>) -> impl Iterator<Item = &'n Member<N>> {
     nodes.protocols().filter_map(copies::Node::as_member)
 }
 
 /// The instances that serve here: the coordinator, and the partitions whose groups are led here.
-fn led<N: HostedNode>(nodes: &Nodes<Copies<N>>) -> impl Iterator<Item = &N> + Clone {
+fn led<'n, N: HostedNode>(nodes: &'n Locked<'_, Copies<N>>) -> impl Iterator<Item = &'n N> + Clone {
     let serves = |node: &&Copies<N>| node.as_member().is_none_or(Member::is_leader);
     nodes.protocols().filter(serves).map(copies::Node::protocol)
 }
@@ -74,7 +74,7 @@ fn tell<N: HostedNode>(
     message: N::Message,
     turn: &mut Turn<'_>,
 ) {
-    let Some(from) = nodes.speaker() else { return };
+    let from = nodes.speaker();
     let address = group.unwrap_or_else(|| from.address());
     nodes.tell(to, Copies::said(from, address, message), turn);
 }
@@ -82,24 +82,23 @@ fn tell<N: HostedNode>(
 impl<N: HostedNode> Hosting for CopyHosting<N> {
     type Protocol = Copies<N>;
 
-    fn is_complete(&self, nodes: &Nodes<Copies<N>>) -> bool {
+    fn is_complete(&self, nodes: &Locked<'_, Copies<N>>) -> bool {
         members(nodes).all(|member| !member.is_lacking())
     }
 
-    fn backlog(&self, nodes: &Nodes<Copies<N>>) -> Backlog {
+    fn backlog(&self, nodes: &Locked<'_, Copies<N>>) -> Backlog {
         N::backlog(led(nodes))
     }
 
-    fn holdings(&self, nodes: &Nodes<Copies<N>>) -> Holdings {
-        let each = nodes.protocols().map(|node| node.protocol().holdings());
-        each.fold(Holdings::default(), Holdings::and)
+    fn holdings(&self, node: &Copies<N>) -> Holdings {
+        node.protocol().holdings()
     }
 
-    fn lag(&self, nodes: &Nodes<Copies<N>>, wall: WallTime) -> Option<Lag> {
+    fn lag(&self, nodes: &Locked<'_, Copies<N>>, wall: WallTime) -> Option<Lag> {
         Some(N::lag(led(nodes), wall))
     }
 
-    fn state(&self, nodes: &Nodes<Copies<N>>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, Copies<N>>) -> Vec<String> {
         members(nodes).map(copy_state).collect()
     }
 
@@ -110,10 +109,12 @@ impl<N: HostedNode> Hosting for CopyHosting<N> {
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = N::news(&self.tracker, led(nodes), options)? else { return Ok(false) };
+        let locked = nodes.lock();
+        let Some(news) = N::news(&self.tracker, led(&locked), options)? else { return Ok(false) };
         let group_of = |member: &Member<N>| Some((member.protocol().index()?, member.group()));
-        let led_here = members(nodes).filter(|member| member.is_leader());
+        let led_here = members(&locked).filter(|member| member.is_leader());
         let groups: BTreeMap<u16, Address> = led_here.filter_map(group_of).collect();
+        drop(locked);
         let keyspace = nodes.keyspace();
         if news.coordinator {
             tell(nodes, Slot::coordinator(keyspace), None, news.message.clone(), turn);

@@ -3,7 +3,9 @@
 use super::options::Options;
 use super::placement::topology;
 use crate::stable::{self, Coordinator, Message, Node, Partition, Times, Topology};
-use protocol::hosted::{Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Nodes, Place, Turn, Waits};
+use protocol::hosted::{
+    Backlog, Holdings, Hosted, HostedNodes, Hosting, Lag, Locked, Nodes, Place, Turn, Waits,
+};
 use protocol::model::{ClusterShape, StoredOptions, read};
 use replication::copies::Copied;
 use std::marker::PhantomData;
@@ -91,23 +93,23 @@ struct PartitionHosting<N> {
 impl<N: HostedNode> Hosting for PartitionHosting<N> {
     type Protocol = N;
 
-    fn is_complete(&self, nodes: &Nodes<N>) -> bool {
+    fn is_complete(&self, nodes: &Locked<'_, N>) -> bool {
         nodes.protocols().all(N::is_complete)
     }
 
-    fn backlog(&self, nodes: &Nodes<N>) -> Backlog {
+    fn backlog(&self, nodes: &Locked<'_, N>) -> Backlog {
         N::backlog(nodes.protocols())
     }
 
-    fn holdings(&self, nodes: &Nodes<N>) -> Holdings {
-        nodes.protocols().map(N::holdings).fold(Holdings::default(), Holdings::and)
+    fn holdings(&self, node: &N) -> Holdings {
+        node.holdings()
     }
 
-    fn lag(&self, nodes: &Nodes<N>, wall: WallTime) -> Option<Lag> {
+    fn lag(&self, nodes: &Locked<'_, N>, wall: WallTime) -> Option<Lag> {
         Some(N::lag(nodes.protocols(), wall))
     }
 
-    fn state(&self, nodes: &Nodes<N>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, N>) -> Vec<String> {
         nodes.protocols().filter(|node| node.index().is_some()).map(N::state).collect()
     }
 
@@ -117,7 +119,8 @@ impl<N: HostedNode> Hosting for PartitionHosting<N> {
         options: &StoredOptions,
         turn: &mut Turn<'_>,
     ) -> Result<bool, String> {
-        let Some(news) = N::news(&self.tracker, nodes.protocols(), options)? else { return Ok(false) };
+        let news = N::news(&self.tracker, nodes.lock().protocols(), options)?;
+        let Some(news) = news else { return Ok(false) };
         let keyspace = nodes.keyspace();
         if news.coordinator {
             nodes.tell(Slot::coordinator(keyspace), news.message.clone(), turn);

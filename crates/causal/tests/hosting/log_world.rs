@@ -100,21 +100,24 @@ impl World {
             request_count: 0,
             refuses: false,
         };
-        world.turn(|hosted, _, turn| hosted.recovered(true, turn));
+        world.turn(|hosted, _, turn| {
+            hosted.recovered(true, turn);
+            Gate::OPEN
+        });
         world
     }
 
-    fn turn(&mut self, act: impl FnOnce(&mut dyn Hosted, &mut Log, &mut Turn<'_>)) {
+    fn turn(&mut self, act: impl FnOnce(&dyn Hosted, &mut Log, &mut Turn<'_>) -> Gate) {
         let now = Now { wall: WallTime(EPOCH + self.now.0), instant: self.now };
         let mut turn = Turn { now, random: &mut self.random, replies: &mut self.inbox };
-        act(&mut *self.hosted, &mut self.log, &mut turn);
-        self.inbox.gate(self.hosted.reply_gate());
+        let gate = act(&*self.hosted, &mut self.log, &mut turn);
+        self.inbox.gate(gate);
     }
 
     /// A turn of the process, as often as the log's news bring another one.
     fn pump(&mut self) {
         loop {
-            self.turn(|hosted, log, turn| hosted.pump(log, turn));
+            self.turn(|hosted, log, turn| hosted.pump(false, log, turn));
             if self.refuses || self.log.written == self.log.group {
                 return;
             }
@@ -126,7 +129,7 @@ impl World {
     pub fn pass(&mut self, millis: u64) {
         let until = self.now + Duration::from_millis(millis);
         self.pump();
-        while let Some(due) = self.hosted.deadline().filter(|due| *due <= until) {
+        while let Some(due) = self.hosted.pending().deadline.filter(|due| *due <= until) {
             self.now = due.max(self.now + Duration::from_micros(1));
             self.pump();
         }

@@ -1,17 +1,18 @@
 //! What a model adds to [`Nodes`].
 
-use super::maintenance::{Maintenance, MaintenanceReplies, MaintenanceTask};
-use super::{Backlog, Environment, Holdings, Hosted, Lag, LogWork, Nodes, Turn};
+use super::maintenance::{self, Maintenance, MaintenanceReplies, MaintenanceTask};
+use super::{Backlog, Environment, Figures, Holdings, Hosted, Lag, Locked, Nodes, Pending, Turn};
 use crate::contention::{ContentionStats, Sketch};
 use crate::contract::Protocol;
-use crate::gate::{Durable, Gate};
+use crate::gate::Gate;
 use crate::model::{PartitionMove, StoredOptions};
 use crate::request::Request;
-use types::{Error, HashSeed, Instant, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
+use parking_lot::Mutex;
+use types::{Error, HashSeed, Malformed, NodeId, PartitionId, RequestId, Slot, WallTime};
 
 /// What only a model knows of its instances in a process. A type of the model's crate, with what it has to remember;
 /// see [`Hosted`] for the meaning of each function.
-pub trait Hosting: Send {
+pub trait Hosting: Send + Sync {
     /// What it hosts.
     type Protocol: Protocol;
 
@@ -21,11 +22,11 @@ pub trait Hosting: Send {
     /// True if the process has things to do by itself ([`Hosting::maintenance`]).
     const HAS_CHORES: bool = false;
 
-    /// What the process is to do now: keys that have expired, and keys of a cache that are to go. Only the process that
-    /// leads a partition tells any of it, or the first one that can if nobody does; a bounded number at a time.
-    fn maintenance(&self, nodes: &Nodes<Self::Protocol>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
-        let _ = (nodes, turn);
-        Vec::new()
+    /// What the process is to do now because of an instance: keys that have expired, and keys of a cache that are to go. Only
+    /// the process that leads a partition tells any of it, or the first one that can if nobody does; a bounded number at a
+    /// time.
+    fn add_maintenance(&self, node: &Self::Protocol, turn: &mut Turn<'_>, tasks: &mut Vec<MaintenanceTask>) {
+        let _ = (node, turn, tasks);
     }
 
     /// What hashes the keyspace's keys; for maintenance.
@@ -33,32 +34,32 @@ pub trait Hosting: Send {
         HashSeed::default()
     }
 
-    /// See [`Hosted::holdings`].
-    fn holdings(&self, nodes: &Nodes<Self::Protocol>) -> Holdings {
-        let _ = nodes;
+    /// How much an instance holds.
+    fn holdings(&self, node: &Self::Protocol) -> Holdings {
+        let _ = node;
         Holdings::default()
     }
 
-    /// See [`Hosted::is_complete`].
-    fn is_complete(&self, nodes: &Nodes<Self::Protocol>) -> bool {
+    /// See [`Figures::is_complete`].
+    fn is_complete(&self, nodes: &Locked<'_, Self::Protocol>) -> bool {
         let _ = nodes;
         true
     }
 
-    /// See [`Hosted::backlog`]; without meetings, which [`Hosting::contention_stats`] tells.
-    fn backlog(&self, nodes: &Nodes<Self::Protocol>) -> Backlog {
+    /// See [`Figures::backlog`]; without meetings, which [`Hosting::contention`] tells.
+    fn backlog(&self, nodes: &Locked<'_, Self::Protocol>) -> Backlog {
         let _ = nodes;
         Backlog::default()
     }
 
-    /// See [`Hosted::lag`].
-    fn lag(&self, nodes: &Nodes<Self::Protocol>, wall: WallTime) -> Option<Lag> {
+    /// See [`Figures::lag`].
+    fn lag(&self, nodes: &Locked<'_, Self::Protocol>, wall: WallTime) -> Option<Lag> {
         let _ = (nodes, wall);
         None
     }
 
     /// See [`Hosted::state`].
-    fn state(&self, nodes: &Nodes<Self::Protocol>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, Self::Protocol>) -> Vec<String> {
         let _ = nodes;
         Vec::new()
     }
@@ -89,13 +90,13 @@ pub trait Hosting: Send {
     }
 
     /// See [`Hosted::present`].
-    fn present(&self, nodes: &Nodes<Self::Protocol>, partition: u16) -> Option<PartitionMove> {
+    fn present(&self, nodes: &Locked<'_, Self::Protocol>, partition: u16) -> Option<PartitionMove> {
         let _ = (nodes, partition);
         None
     }
 
     /// See [`Hosted::leader`].
-    fn leader(&self, nodes: &Nodes<Self::Protocol>, partition: u16) -> Option<u16> {
+    fn leader(&self, nodes: &Locked<'_, Self::Protocol>, partition: u16) -> Option<u16> {
         let _ = (nodes, partition);
         None
     }
@@ -131,17 +132,20 @@ pub trait Hosting: Send {
 pub struct HostedNodes<H: Hosting> {
     nodes: Nodes<H::Protocol>,
     hosting: H,
-    maintenance: Maintenance,
+    maintenance: Mutex<Maintenance>,
 }
 
 impl<H: Hosting> HostedNodes<H> {
     /// Both together.
     pub fn new(nodes: Nodes<H::Protocol>, hosting: H) -> Self {
-        HostedNodes { nodes, hosting, maintenance: Maintenance::default() }
+        HostedNodes { nodes, hosting, maintenance: Mutex::default() }
     }
 
-    fn contention_stats(&self) -> impl Iterator<Item = (PartitionId, &ContentionStats)> {
-        self.nodes
+    fn contention_stats<'n>(
+        &'n self,
+        nodes: &'n Locked<'_, H::Protocol>,
+    ) -> impl Iterator<Item = (PartitionId, &'n ContentionStats)> {
+        nodes
             .of_partitions()
             .filter_map(|(partition, node)| Some((partition, self.hosting.contention(node)?)))
     }
@@ -149,90 +153,83 @@ impl<H: Hosting> HostedNodes<H> {
 
 impl<H: Hosting> Hosted for HostedNodes<H>
 where
-    Nodes<H::Protocol>: Send,
+    Nodes<H::Protocol>: Send + Sync,
 {
-    fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
+    fn snapshot(&self, partition: PartitionId, chunk: &[u8]) -> Result<(), String> {
         self.nodes.snapshot(partition, chunk)
     }
 
-    fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
+    fn recover(&self, partition: PartitionId, records: &[u8]) -> Result<(), String> {
         self.nodes.recover(partition, records)
     }
 
-    fn recovered(&mut self, complete: bool, turn: &mut Turn<'_>) {
+    fn recovered(&self, complete: bool, turn: &mut Turn<'_>) {
         self.nodes.recovered(complete, turn);
     }
 
     fn submit(
-        &mut self,
+        &self,
         requests: &mut Vec<(RequestId, Request<'_>)>,
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
-    ) {
-        let mut heard = MaintenanceReplies::new(&mut self.maintenance, turn.replies);
+    ) -> Gate {
+        let mut heard = MaintenanceReplies::new(&self.maintenance, turn.replies);
         let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
-        self.nodes.submit(requests, environment, &mut turn);
+        self.nodes.submit(requests, environment, &mut turn)
     }
 
-    fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed> {
+    fn receive(&self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed> {
         self.nodes.receive(from, to, packet)
     }
 
-    fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>) {
-        if H::HAS_CHORES {
-            self.maintenance.run(&self.hosting, &mut self.nodes, environment, turn);
-        }
-        let mut heard = MaintenanceReplies::new(&mut self.maintenance, turn.replies);
+    fn pump(&self, shares: bool, environment: &mut dyn Environment, turn: &mut Turn<'_>) -> Gate {
+        let mut heard = MaintenanceReplies::new(&self.maintenance, turn.replies);
         let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
-        self.nodes.pump(environment, &mut turn);
+        let mut gate = Gate::OPEN;
+        if H::HAS_CHORES {
+            gate = maintenance::run(&self.maintenance, &self.hosting, &self.nodes, environment, &mut turn);
+        }
+        gate.and(self.nodes.pump(shares, environment, &mut turn))
     }
 
-    fn hosts(&self, slot: Slot) -> bool {
-        self.nodes.hosts(slot)
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let maintenance = self.maintenance.deadline().filter(|_| H::HAS_CHORES);
-        self.nodes.deadline().into_iter().chain(maintenance).min()
-    }
-
-    fn log_work(&self, durable: Durable) -> LogWork {
-        self.nodes.log_work(durable)
-    }
-
-    fn reply_gate(&self) -> Gate {
-        self.nodes.reply_gate()
+    fn pending(&self) -> Pending {
+        let maintenance = H::HAS_CHORES.then(|| self.maintenance.lock().deadline()).flatten();
+        self.nodes.pending().and(Pending::until(maintenance))
     }
 
     fn partitions(&self) -> Vec<u16> {
         self.nodes.partitions()
     }
 
-    fn checkpoint(&mut self, partition: PartitionId, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64> {
-        self.nodes.checkpoint(partition, cursor, chunk)
+    fn checkpoint(
+        &self,
+        at: (PartitionId, u64),
+        chunk: &mut Vec<u8>,
+        environment: &mut dyn Environment,
+        seal: &mut dyn FnMut(),
+    ) -> Option<u64> {
+        self.nodes.checkpoint(at, chunk, environment, seal)
     }
 
-    fn is_complete(&self) -> bool {
-        self.hosting.is_complete(&self.nodes)
-    }
-
-    fn backlog(&self) -> Backlog {
+    fn figures(&self, wall: WallTime) -> Option<Figures> {
+        let nodes = self.nodes.lock_soon()?;
         let contention = self
-            .contention_stats()
+            .contention_stats(&nodes)
             .fold(Default::default(), |sum, (_, contention)| contention.total().and(sum));
-        Backlog { contention, ..self.hosting.backlog(&self.nodes) }
+        Some(Figures {
+            backlog: Backlog { contention, ..self.hosting.backlog(&nodes) },
+            lag: self.hosting.lag(&nodes, wall),
+            is_complete: self.hosting.is_complete(&nodes),
+        })
     }
 
     fn holdings(&self) -> Holdings {
-        Holdings { evicted: self.maintenance.evicted, ..self.hosting.holdings(&self.nodes) }
-    }
-
-    fn lag(&self, wall: WallTime) -> Option<Lag> {
-        self.hosting.lag(&self.nodes, wall)
+        let evicted = self.maintenance.lock().evicted;
+        Holdings { evicted, ..self.nodes.holdings(|node| self.hosting.holdings(node)) }
     }
 
     fn state(&self) -> Vec<String> {
-        self.hosting.state(&self.nodes)
+        self.hosting.state(&self.nodes.lock())
     }
 
     fn configure(&mut self, options: &StoredOptions, turn: &mut Turn<'_>) -> Result<bool, String> {
@@ -243,21 +240,24 @@ where
         H::COUNTS_MEETINGS
     }
 
-    fn sketches(&mut self, reset: bool) -> Vec<Sketch> {
-        let sketches =
-            self.contention_stats().map(|(partition, contention)| contention.sketch(partition)).collect();
+    fn sketches(&self, reset: bool) -> Vec<Sketch> {
+        let mut nodes = self.nodes.lock();
+        let sketches = self
+            .contention_stats(&nodes)
+            .map(|(partition, contention)| contention.sketch(partition))
+            .collect();
         if reset {
-            self.nodes.protocols_mut().for_each(|node| self.hosting.reset_contention(node));
+            nodes.protocols_mut().for_each(|node| self.hosting.reset_contention(node));
         }
         sketches
     }
 
     fn present(&self, partition: u16) -> Option<PartitionMove> {
-        self.hosting.present(&self.nodes, partition)
+        self.hosting.present(&self.nodes.lock(), partition)
     }
 
     fn leader(&self, partition: u16) -> Option<u16> {
-        self.hosting.leader(&self.nodes, partition)
+        self.hosting.leader(&self.nodes.lock(), partition)
     }
 
     fn place(&mut self, partition: u16, processes: &[u16], turn: &mut Turn<'_>) {

@@ -7,8 +7,10 @@ use super::hosting::Hosting;
 use super::life::Turn;
 use super::nodes::Nodes;
 use crate::contract::Replies;
+use crate::gate::Gate;
 use crate::request::{KeyedOperation, Request};
 use datatypes::{Operation, key};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{HashSeed, Instant, ReplyBuf, ReplySink, RequestId, SessionId};
@@ -47,34 +49,6 @@ impl Maintenance {
         self.pending.is_empty().then_some(self.next)
     }
 
-    /// Submits maintenance requests, if it is time and the earlier ones are done.
-    pub(super) fn run<H: Hosting>(
-        &mut self,
-        hosting: &H,
-        nodes: &mut Nodes<H::Protocol>,
-        environment: &mut dyn Environment,
-        turn: &mut Turn<'_>,
-    ) {
-        if !self.pending.is_empty() || turn.now.instant < self.next {
-            return;
-        }
-        self.next = turn.now.instant + EVERY;
-        // What would be written could not be logged.
-        let wanted = match environment.is_suspended() {
-            true => Vec::new(),
-            false => hosting.maintenance(nodes, turn),
-        };
-        if wanted.is_empty() {
-            return;
-        }
-        self.next = turn.now.instant + SOON;
-        let seed = hosting.seed();
-        let mut requests: Vec<_> = wanted.iter().map(|task| self.request(task, seed)).collect();
-        let mut heard = MaintenanceReplies::new(self, turn.replies);
-        let mut turn = Turn { now: turn.now, random: turn.random, replies: &mut heard };
-        nodes.submit(&mut requests, environment, &mut turn);
-    }
-
     fn request<'c>(&mut self, task: &'c MaintenanceTask, seed: HashSeed) -> (RequestId, Request<'c>) {
         let (key, operation) = match task {
             MaintenanceTask::Expire(key) => (key, key::Operation::Exists),
@@ -92,16 +66,47 @@ impl Maintenance {
     }
 }
 
+/// Submits maintenance requests, if it is time and the earlier ones are done. Returns what replies wait for.
+pub(super) fn run<H: Hosting>(
+    maintenance: &Mutex<Maintenance>,
+    hosting: &H,
+    nodes: &Nodes<H::Protocol>,
+    environment: &mut dyn Environment,
+    turn: &mut Turn<'_>,
+) -> Gate {
+    {
+        let mut held = maintenance.lock();
+        if !held.pending.is_empty() || turn.now.instant < held.next {
+            return Gate::OPEN;
+        }
+        held.next = turn.now.instant + EVERY;
+    }
+    let mut wanted = Vec::new();
+    // While the log refuses records, what would be written could not be logged.
+    if !environment.is_suspended() {
+        nodes.look(|node| hosting.add_maintenance(node, turn, &mut wanted));
+    }
+    if wanted.is_empty() {
+        return Gate::OPEN;
+    }
+    let seed = hosting.seed();
+    let mut held = maintenance.lock();
+    held.next = turn.now.instant + SOON;
+    let mut requests: Vec<_> = wanted.iter().map(|task| held.request(task, seed)).collect();
+    drop(held);
+    nodes.submit(&mut requests, environment, turn)
+}
+
 /// Discards the replies to maintenance requests, and forwards all others.
 pub(super) struct MaintenanceReplies<'h> {
-    pending: &'h mut BTreeSet<u64>,
+    maintenance: &'h Mutex<Maintenance>,
     unread: ReplyBuf,
     others: &'h mut dyn Replies,
 }
 
 impl<'h> MaintenanceReplies<'h> {
-    pub(super) fn new(maintenance: &'h mut Maintenance, others: &'h mut dyn Replies) -> Self {
-        MaintenanceReplies { pending: &mut maintenance.pending, unread: ReplyBuf::new(), others }
+    pub(super) fn new(maintenance: &'h Mutex<Maintenance>, others: &'h mut dyn Replies) -> Self {
+        MaintenanceReplies { maintenance, unread: ReplyBuf::new(), others }
     }
 }
 
@@ -110,7 +115,7 @@ impl Replies for MaintenanceReplies<'_> {
         if id.0 < FIRST {
             return self.others.reply(id);
         }
-        self.pending.remove(&id.0);
+        self.maintenance.lock().pending.remove(&id.0);
         self.unread.clear();
         &mut self.unread
     }

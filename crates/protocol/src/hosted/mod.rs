@@ -8,13 +8,20 @@
 //!                                         +-- dyn Environment --> the process's log, network and spool
 //! ```
 //!
-//! [`Nodes`] drives instances and knows no model. A model adds a type that implements [`Hosting`], and hands out a
+//! [`Nodes`] drives instances and knows no model. Threads share them: each instance is behind a lock of its own, so that one
+//! thread steps one partition while another thread steps the next. A model adds a type that implements [`Hosting`], and hands out a
 //! `Box<dyn Hosted>` from functions that are not generic: so the code of its protocols is compiled once, in the model's own
 //! crate, and a process links it without compiling it again.
 //!
 //! No socket, file or clock is here: [`Environment`] is given at every call.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "threads share instances, each behind its lock; a step sees nothing of it"
+)]
+
 mod hosting;
+mod instance;
 mod life;
 mod maintenance;
 mod nodes;
@@ -23,10 +30,11 @@ mod report;
 mod tests;
 
 pub use hosting::{HostedNodes, Hosting};
+pub use instance::{LogState, Pending};
 pub use life::{Life, LogWork, Place, Turn};
 pub use maintenance::MaintenanceTask;
-pub use nodes::Nodes;
-pub use report::{Backlog, Holdings, Lag, Waits};
+pub use nodes::{Locked, Nodes};
+pub use report::{Backlog, Figures, Holdings, Lag, Waits};
 
 use crate::contention::Sketch;
 use crate::contract::{Encode, SpoolRequest};
@@ -74,71 +82,67 @@ pub trait Environment {
 }
 
 /// A keyspace's instances in this process. Recovery comes first: `snapshot` and `recover` for what the log has, then
-/// `recovered`. From then on each turn of the process calls `receive` and `submit` for what has come, then `pump`.
-pub trait Hosted: Send {
+/// `recovered`. From then on each turn of a thread calls `receive` and `submit` for what has come, then `pump`.
+///
+/// Several threads may do so at once. Who has called anything but `receive` and `pump` looks at [`Pending::is_left`]
+/// afterwards: another thread may have left something meanwhile.
+pub trait Hosted: Send + Sync {
     /// Takes a piece of a replica's checkpoint.
     ///
     /// # Errors
     /// This process does not host the partition.
-    fn snapshot(&mut self, partition: PartitionId, chunk: &[u8]) -> Result<(), String>;
+    fn snapshot(&self, partition: PartitionId, chunk: &[u8]) -> Result<(), String>;
 
     /// Takes records of a replica, each behind its length.
     ///
     /// # Errors
     /// This process does not host the partition, or a record is cut.
-    fn recover(&mut self, partition: PartitionId, records: &[u8]) -> Result<(), String>;
+    fn recover(&self, partition: PartitionId, records: &[u8]) -> Result<(), String>;
 
     /// Ends recovery. `complete` is false if records may be missing that this process had relied on.
-    fn recovered(&mut self, complete: bool, turn: &mut Turn<'_>);
+    fn recovered(&self, complete: bool, turn: &mut Turn<'_>);
 
-    /// Hands requests to the coordinator, or to the site that serves clients itself, and logs what it persisted: its
-    /// replies may wait for that.
+    /// Hands requests to the coordinator, or to the site that serves clients itself, and logs what it persisted. Returns what
+    /// its replies to clients wait for.
     fn submit(
-        &mut self,
+        &self,
         requests: &mut Vec<(RequestId, Request<'_>)>,
         environment: &mut dyn Environment,
         turn: &mut Turn<'_>,
-    );
+    ) -> Gate;
 
-    /// Takes a packet from a peer, which `pump` serves.
+    /// Takes a packet from a peer, which `pump` serves. Too many are dropped, as a network may.
     ///
     /// # Errors
     /// It makes no sense, and was dropped.
-    fn receive(&mut self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed>;
+    fn receive(&self, from: NodeId, to: Slot, packet: &[u8]) -> Result<(), Malformed>;
 
     /// Fires timers, logs what was persisted, sends what may leave, and serves what comes back from this process itself,
-    /// until nothing is left to do but to wait.
-    fn pump(&mut self, environment: &mut dyn Environment, turn: &mut Turn<'_>);
+    /// until nothing is left to do but to wait, or only what other threads do. A thread that `shares` the work waits a little
+    /// for those. Returns what replies to clients wait for.
+    fn pump(&self, shares: bool, environment: &mut dyn Environment, turn: &mut Turn<'_>) -> Gate;
 
-    /// True if the instance is here.
-    fn hosts(&self, slot: Slot) -> bool;
-
-    /// When `pump` is due at the latest.
-    fn deadline(&self) -> Option<Instant>;
-
-    /// What the log has to do for messages and replies to leave.
-    fn log_work(&self, durable: Durable) -> LogWork;
-
-    /// What its replies to clients wait for.
-    fn reply_gate(&self) -> Gate;
+    /// What the instances wait for.
+    fn pending(&self) -> Pending;
 
     /// The partitions that this process keeps.
     fn partitions(&self) -> Vec<u16>;
 
-    /// The next piece of a replica's checkpoint; see [`crate::Protocol::checkpoint`].
-    fn checkpoint(&mut self, partition: PartitionId, cursor: u64, chunk: &mut Vec<u8>) -> Option<u64>;
+    /// The next piece of the replica's checkpoint from a cursor on; see [`crate::Protocol::checkpoint`]. Everything in it has
+    /// been appended to the log when `seal` is called.
+    fn checkpoint(
+        &self,
+        at: (PartitionId, u64),
+        chunk: &mut Vec<u8>,
+        environment: &mut dyn Environment,
+        seal: &mut dyn FnMut(),
+    ) -> Option<u64>;
 
-    /// True when every replica here knows all it has to.
-    fn is_complete(&self) -> bool;
+    /// What the instances say of themselves; `None` if another thread steps one for long.
+    fn figures(&self, wall: WallTime) -> Option<Figures>;
 
-    /// What its replicas here keep for others.
-    fn backlog(&self) -> Backlog;
-
-    /// How much its replicas here hold.
+    /// How much its replicas here hold; of one that another thread steps, how much it held.
     fn holdings(&self) -> Holdings;
-
-    /// How old is what is known here of other regions; `None` if the model has no such age.
-    fn lag(&self, wall: WallTime) -> Option<Lag>;
 
     /// Every replica here, with what it does at present, for people.
     fn state(&self) -> Vec<String>;
@@ -154,7 +158,7 @@ pub trait Hosted: Send {
     fn counts_meetings(&self) -> bool;
 
     /// What is counted here of transactions that are in each other's way, which is forgotten then if that is wanted.
-    fn sketches(&mut self, reset: bool) -> Vec<Sketch>;
+    fn sketches(&self, reset: bool) -> Vec<Sketch>;
 
     /// Where a partition is at present, as this process knows; `None` if partitions of the keyspace do not move.
     fn present(&self, partition: u16) -> Option<PartitionMove>;

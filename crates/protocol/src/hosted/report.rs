@@ -3,6 +3,17 @@
 use crate::contention::ContentionCounts;
 use std::collections::BTreeMap;
 
+/// What a keyspace's instances in a process say of themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// What its replicas here keep for others.
+    pub backlog: Backlog,
+    /// How old is what is known here of other regions; `None` if the model has no such age.
+    pub lag: Option<Lag>,
+    /// Every replica here knows all it has to.
+    pub is_complete: bool,
+}
+
 /// What the replicas of a keyspace keep for others; it shrinks as these take part.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {

@@ -3,6 +3,7 @@
 use crate::cluster::peers::Peers;
 use crate::cluster::spool::Spools;
 use crate::journal::Journal;
+use parking_lot::Mutex;
 use protocol::hosted::{Environment, Turn};
 use protocol::{Durable, Encode, Request, SpoolRequest, misconf};
 use types::{Error, Instant, KeyspaceId, Malformed, NodeId, PartitionId, ProcessId, RequestId, Slot};
@@ -12,7 +13,7 @@ pub(crate) struct ClusterEnvironment<'c> {
     /// `None` if the process holds everything in memory.
     pub(crate) journal: Option<&'c Journal>,
     pub(crate) peers: &'c Peers,
-    pub(crate) spools: &'c mut Spools,
+    pub(crate) spools: &'c Mutex<Spools>,
 }
 
 impl Environment for ClusterEnvironment<'_> {
@@ -45,7 +46,7 @@ impl Environment for ClusterEnvironment<'_> {
         partition: PartitionId,
         request: SpoolRequest,
     ) -> Option<(u64, Option<Vec<u8>>)> {
-        self.spools.perform(keyspace, partition, request)
+        self.spools.lock().perform(keyspace, partition, request)
     }
 
     fn malformed(&mut self, error: Malformed) {

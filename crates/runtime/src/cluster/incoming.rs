@@ -38,11 +38,6 @@ impl Arrivals {
         self.list.iter().map(|arrived| (arrived.from, arrived.to, &self.bytes[arrived.packet.clone()]))
     }
 
-    /// How many bytes they have.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Forgets them, and keeps room for as many.
     pub(crate) fn clear(&mut self) {
         self.list.clear();

@@ -195,7 +195,7 @@ impl Cluster {
             placed.resize(usize::from(self.partitions(id)), vec![solo.process]);
         }
         let line = |(partition, processes): (u16, Vec<u16>)| {
-            let said = |hosted: &mut dyn Hosted| (hosted.present(partition), hosted.leader(partition));
+            let said = |hosted: &dyn Hosted| (hosted.present(partition), hosted.leader(partition));
             let (present, leader) =
                 hosted.as_ref().and_then(|keyspace| keyspace.with(said)).unwrap_or_default();
             let processes = present.map_or(processes, |present| present.processes);

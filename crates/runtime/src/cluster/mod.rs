@@ -21,14 +21,16 @@
 //! | lock | guards | held |
 //! |---|---|---|
 //! | of the [`Cluster`] | the catalog, what processes tell each other | by `KEYSPACE`, every 100 ms; never to serve data |
-//! | a keyspace's ([`hosted_keyspace`]) | its instances and spools | for a step |
-//! | a mailbox, the list of keyspaces, a peer's queue, the log | what they are | for moments; the log's while it is written |
+//! | of a keyspace ([`hosted_keyspace`]) | which instances it has | by all that step some, together; alone to change them |
+//! | of an instance ([`protocol::hosted`]) | the coordinator or a replica | for a step; several in their order, to look at |
+//! | of a keyspace's notes | what its instances wait for | for moments |
+//! | a mailbox, spools, the list of keyspaces, a peer's queue, the log | what they are | for moments; the log's while it is written |
 //!
 //! Solo keyspaces' locks come after the cluster's and before the log's. A peer's connection is locked while the kernel takes
 //! bytes, by threads that hold nothing else, and before the peer's queue. Nobody holds two keyspaces.
 //!
-//! The order within a keyspace: packets of a peer come through one connection, which one worker reads into the mailbox;
-//! what one step persists of a replica is one record; the time is read with the lock.
+//! The order within an instance: packets of a peer come through one connection, which one worker reads into the mailbox;
+//! what one step persists of a replica is one record; the time of its steps does not go back.
 
 mod addresses;
 mod catalog;

@@ -2,7 +2,7 @@
 //! need.
 
 use super::{TICK, TIMEKEEPER, Worker};
-use crate::cluster::{KeyspaceHosting, Pumped, Visit, deliver};
+use crate::cluster::{HostedKeyspace, KeyspaceHosting, Pumped, Visit, deliver};
 use crate::journal::Journal;
 use crate::process::Process;
 use crate::routed::Routed;
@@ -11,7 +11,7 @@ use protocol::{Durable, Gate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use types::{Instant, ProcessId};
+use types::{Instant, KeyspaceId, ProcessId};
 
 /// How often a turn goes round before clients and peers are heard again.
 const ROUNDS: usize = 32;
@@ -75,6 +75,9 @@ impl Worker {
                 break;
             }
         }
+        for keyspace in self.attended.drain(..) {
+            self.host.stirred |= keyspace.leave_off();
+        }
         let process = &self.host.process;
         process.peers.flush(self.host.now.instant);
         if process.locals.memory.limit() > 0 {
@@ -93,17 +96,17 @@ impl Worker {
         let heard = self.deliver(&process);
         let is_suspended = process.journal.as_ref().is_some_and(Journal::is_suspended);
         for keyspace in process.hostings.list().iter().filter_map(KeyspaceHosting::hosted) {
-            let visit = match submitted.contains(&keyspace.id) {
-                true => Visit::Submitted,
+            let visit = match self.attends(keyspace, &submitted) {
+                true => Visit::Attending,
                 false if is_stirred => Visit::Anything,
                 false => Visit::Time,
             };
             let host = &mut self.host;
             let mut routed = Routed::new(host.worker, &mut self.gateway);
             let pumped = keyspace.pump(&process, (visit, host.now.instant), &mut host.random, &mut routed);
-            let Some(Pumped { now, gate, is_missed }) = pumped else { continue };
+            let Some(Pumped { now, gate, is_left }) = pumped else { continue };
             host.now = now;
-            host.stirred |= is_missed;
+            host.stirred |= is_left;
             host.outcome.gate = host.outcome.gate.and(gate);
             routed.hand_out(&process, gate);
             if is_suspended {
@@ -114,6 +117,17 @@ impl Worker {
         process.tell_dropped(&process.hostings.take_dropped());
         // Replies have come, so connections go on, and may have sent more requests.
         self.settle();
+    }
+
+    /// True if this worker has submitted something to the keyspace in this turn.
+    fn attends(&mut self, keyspace: &Arc<HostedKeyspace>, submitted: &[KeyspaceId]) -> bool {
+        let is_attended = self.attended.iter().any(|attended| attended.id == keyspace.id);
+        let begins = !is_attended && submitted.contains(&keyspace.id);
+        if begins {
+            keyspace.attend();
+            self.attended.push(Arc::clone(keyspace));
+        }
+        is_attended || begins
     }
 
     /// Hands out what peers have sent. Returns news.

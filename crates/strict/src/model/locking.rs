@@ -5,7 +5,7 @@ use crate::caching;
 use crate::locking::{Coordinator, Node, Replica};
 use protocol::ContentionStats;
 use protocol::eviction::Cache;
-use protocol::hosted::{Backlog, Holdings, Hosting, MaintenanceTask, Nodes, Turn};
+use protocol::hosted::{Backlog, Holdings, Hosting, Locked, MaintenanceTask, Nodes, Turn};
 use protocol::model::{StoredOptions, read};
 use types::HashSeed;
 
@@ -22,14 +22,18 @@ impl LockingHosting {
     }
 }
 
-fn replicas(nodes: &Nodes<Node>) -> impl Iterator<Item = &Replica> {
-    nodes.protocols().filter_map(|node| match node {
-        Node::Replica(replica) => Some(&**replica),
+fn as_replica(node: &Node) -> Option<&Replica> {
+    match node {
+        Node::Replica(replica) => Some(replica),
         Node::Coordinator(_) => None,
-    })
+    }
 }
 
-fn coordinator(nodes: &Nodes<Node>) -> Option<&Coordinator> {
+fn replicas<'n>(nodes: &'n Locked<'_, Node>) -> impl Iterator<Item = &'n Replica> {
+    nodes.protocols().filter_map(as_replica)
+}
+
+fn coordinator<'n>(nodes: &'n Locked<'_, Node>) -> Option<&'n Coordinator> {
     nodes.protocols().find_map(|node| match node {
         Node::Coordinator(coordinator) => Some(&**coordinator),
         Node::Replica(_) => None,
@@ -42,19 +46,18 @@ impl Hosting for LockingHosting {
     const COUNTS_MEETINGS: bool = true;
     const HAS_CHORES: bool = true;
 
-    fn maintenance(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
-        let (mut maintenance, now_millis) = (Vec::new(), turn.now.wall.as_millis());
-        replicas(nodes)
-            .for_each(|replica| replica.add_chores(self.cache, now_millis, turn.random, &mut maintenance));
-        maintenance
+    fn add_maintenance(&self, node: &Node, turn: &mut Turn<'_>, tasks: &mut Vec<MaintenanceTask>) {
+        if let Some(replica) = as_replica(node) {
+            replica.add_chores(self.cache, turn.now.wall.as_millis(), turn.random, tasks);
+        }
     }
 
     fn seed(&self) -> HashSeed {
         self.seed
     }
 
-    fn holdings(&self, nodes: &Nodes<Node>) -> Holdings {
-        replicas(nodes).map(|replica| replica.holdings(self.cache)).fold(Holdings::default(), Holdings::and)
+    fn holdings(&self, node: &Node) -> Holdings {
+        as_replica(node).map(|replica| replica.holdings(self.cache)).unwrap_or_default()
     }
 
     fn configure(
@@ -66,7 +69,7 @@ impl Hosting for LockingHosting {
         // Models of the laboratory store more, and have no caches.
         self.cache = read::<Options>(options).ok().and_then(|options| options.cache());
         let tracked = self.cache.and_then(|cache| caching::tracked(cache.policy));
-        for node in nodes.protocols_mut() {
+        for node in nodes.lock().protocols_mut() {
             if let Node::Replica(replica) = node {
                 replica.track(tracked);
             }
@@ -74,18 +77,18 @@ impl Hosting for LockingHosting {
         Ok(false)
     }
 
-    fn is_complete(&self, nodes: &Nodes<Node>) -> bool {
+    fn is_complete(&self, nodes: &Locked<'_, Node>) -> bool {
         replicas(nodes).all(|replica| !replica.is_forgetful())
     }
 
-    fn backlog(&self, nodes: &Nodes<Node>) -> Backlog {
+    fn backlog(&self, nodes: &Locked<'_, Node>) -> Backlog {
         Backlog {
             combined: coordinator(nodes).map(|coordinator| coordinator.combined()),
             ..Backlog::default()
         }
     }
 
-    fn state(&self, nodes: &Nodes<Node>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, Node>) -> Vec<String> {
         let state = |replica: &Replica| {
             let role = if replica.is_leader() { "leader" } else { "follower" };
             let (shard, term) = (replica.shard(), replica.term());
@@ -94,15 +97,12 @@ impl Hosting for LockingHosting {
         replicas(nodes).map(state).collect()
     }
 
-    fn leader(&self, nodes: &Nodes<Node>, partition: u16) -> Option<u16> {
+    fn leader(&self, nodes: &Locked<'_, Node>, partition: u16) -> Option<u16> {
         coordinator(nodes)?.leader(partition).map(|leader| leader.process.0)
     }
 
     fn contention<'n>(&self, node: &'n Node) -> Option<&'n ContentionStats> {
-        match node {
-            Node::Replica(replica) => replica.contention(),
-            Node::Coordinator(_) => None,
-        }
+        as_replica(node).and_then(Replica::contention)
     }
 
     fn reset_contention(&self, node: &mut Node) {

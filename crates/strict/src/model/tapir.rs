@@ -8,7 +8,7 @@ use crate::caching;
 use crate::ir::{self, Configuration, Status};
 use crate::tapir::{self, Coordinator, Node, Replica};
 use protocol::ContentionStats;
-use protocol::hosted::{Backlog, Holdings, Hosting, Life, MaintenanceTask, Nodes, Place, Turn};
+use protocol::hosted::{Backlog, Holdings, Hosting, Life, Locked, MaintenanceTask, Nodes, Place, Turn};
 use protocol::model::{ClusterShape, PartitionMove, StoredOptions, read};
 use std::collections::BTreeSet;
 use types::{Address, Error, ErrorCode, HashSeed, KeyspaceId, PartitionId, ProcessId, Slot};
@@ -68,18 +68,22 @@ fn processes(configuration: &Configuration) -> String {
     processes.join(",")
 }
 
-fn replicas(nodes: &Nodes<Node>) -> impl Iterator<Item = &Replica> {
-    nodes.protocols().filter_map(|node| match node {
-        Node::Replica(replica) => Some(&**replica),
+fn as_replica(node: &Node) -> Option<&Replica> {
+    match node {
+        Node::Replica(replica) => Some(replica),
         Node::Coordinator(_) => None,
-    })
+    }
 }
 
-fn replica_of(nodes: &Nodes<Node>, partition: u16) -> Option<&Replica> {
+fn replicas<'n>(nodes: &'n Locked<'_, Node>) -> impl Iterator<Item = &'n Replica> {
+    nodes.protocols().filter_map(as_replica)
+}
+
+fn replica_of<'n>(nodes: &'n Locked<'_, Node>, partition: u16) -> Option<&'n Replica> {
     replicas(nodes).find(|replica| replica.shard() == partition)
 }
 
-fn coordinator(nodes: &Nodes<Node>) -> Option<&Coordinator> {
+fn coordinator<'n>(nodes: &'n Locked<'_, Node>) -> Option<&'n Coordinator> {
     nodes.protocols().find_map(|node| match node {
         Node::Coordinator(coordinator) => Some(&**coordinator),
         Node::Replica(_) => None,
@@ -112,31 +116,28 @@ impl Hosting for TapirHosting {
     const COUNTS_MEETINGS: bool = true;
     const HAS_CHORES: bool = true;
 
-    fn maintenance(&self, nodes: &Nodes<Node>, turn: &mut Turn<'_>) -> Vec<MaintenanceTask> {
-        let (mut maintenance, cache) = (Vec::new(), self.options.cache());
-        let now_millis = turn.now.wall.as_millis();
-        replicas(nodes)
-            .for_each(|replica| replica.add_chores(cache, now_millis, turn.random, &mut maintenance));
-        maintenance
+    fn add_maintenance(&self, node: &Node, turn: &mut Turn<'_>, tasks: &mut Vec<MaintenanceTask>) {
+        if let Some(replica) = as_replica(node) {
+            replica.add_chores(self.options.cache(), turn.now.wall.as_millis(), turn.random, tasks);
+        }
     }
 
     fn seed(&self) -> HashSeed {
         self.cluster.seed
     }
 
-    fn holdings(&self, nodes: &Nodes<Node>) -> Holdings {
-        let cache = self.options.cache();
-        replicas(nodes).map(|replica| replica.holdings(cache)).fold(Holdings::default(), Holdings::and)
+    fn holdings(&self, node: &Node) -> Holdings {
+        as_replica(node).map(|replica| replica.holdings(self.options.cache())).unwrap_or_default()
     }
 
-    fn is_complete(&self, nodes: &Nodes<Node>) -> bool {
+    fn is_complete(&self, nodes: &Locked<'_, Node>) -> bool {
         replicas(nodes).all(|replica| match replica.status() {
             Status::Normal => true,
             status => status == Status::Outside && !replica.is_forgetful(),
         })
     }
 
-    fn backlog(&self, nodes: &Nodes<Node>) -> Backlog {
+    fn backlog(&self, nodes: &Locked<'_, Node>) -> Backlog {
         let epoch = |replica: &Replica| (replica.shard(), replica.membership().present.epoch);
         Backlog {
             epochs: replicas(nodes).map(epoch).collect(),
@@ -145,7 +146,7 @@ impl Hosting for TapirHosting {
         }
     }
 
-    fn state(&self, nodes: &Nodes<Node>) -> Vec<String> {
+    fn state(&self, nodes: &Locked<'_, Node>) -> Vec<String> {
         let state = |replica: &Replica| {
             let present = &replica.membership().present;
             format!(
@@ -171,7 +172,7 @@ impl Hosting for TapirHosting {
         self.options = read(options)?;
         let Concurrency::Optimistic(optimistic) = &self.options.concurrency else { return Ok(false) };
         let tracked = self.options.cache().and_then(|cache| caching::tracked(cache.policy));
-        for node in nodes.protocols_mut() {
+        for node in nodes.lock().protocols_mut() {
             node.set_clocks(optimistic.clocks());
             if let Node::Replica(replica) = node {
                 replica.track(tracked);
@@ -181,10 +182,7 @@ impl Hosting for TapirHosting {
     }
 
     fn contention<'n>(&self, node: &'n Node) -> Option<&'n ContentionStats> {
-        match node {
-            Node::Replica(replica) => Some(replica.contention()),
-            Node::Coordinator(_) => None,
-        }
+        as_replica(node).map(Replica::contention)
     }
 
     fn reset_contention(&self, node: &mut Node) {
@@ -193,7 +191,7 @@ impl Hosting for TapirHosting {
         }
     }
 
-    fn present(&self, nodes: &Nodes<Node>, partition: u16) -> Option<PartitionMove> {
+    fn present(&self, nodes: &Locked<'_, Node>, partition: u16) -> Option<PartitionMove> {
         let Configuration { epoch, members } = coordinator(nodes)?.configuration(partition);
         let processes = members.iter().map(|member| member.process.0).collect();
         Some(PartitionMove { epoch, processes, joining: BTreeSet::new() })
@@ -213,10 +211,12 @@ impl Hosting for TapirHosting {
         turn: &mut Turn<'_>,
     ) -> Result<Vec<String>, Error> {
         let me = self.life.process;
-        let replica = remaining(nodes, partition, me)?;
+        let locked = nodes.lock();
+        let replica = remaining(&locked, partition, me)?;
         let Configuration { epoch: before, members } = replica.membership().present.clone();
         are_others(left, me, &members, partition)?;
         let mut report = report(replica, left);
+        drop(locked);
         let slot = Slot::replica(self.keyspace, PartitionId(partition));
         let processes_left: Vec<ProcessId> =
             [me].into_iter().chain(left.iter().map(|process| ProcessId(*process))).collect();
@@ -230,7 +230,7 @@ impl Hosting for TapirHosting {
                 tapir::Message::Place { shard: partition, processes: processes_left, accept_loss: true };
             nodes.tell(Slot::coordinator(self.keyspace), message, turn);
         }
-        if let Some(replica) = replica_of(nodes, partition) {
+        if let Some(replica) = replica_of(&nodes.lock(), partition) {
             report.push(outcome(replica, me, before, left)?);
         }
         Ok(report)
@@ -238,7 +238,7 @@ impl Hosting for TapirHosting {
 }
 
 /// This process's replica, if it may be what remains of its group.
-fn remaining(nodes: &Nodes<Node>, partition: u16, me: ProcessId) -> Result<&Replica, Error> {
+fn remaining<'n>(nodes: &'n Locked<'_, Node>, partition: u16, me: ProcessId) -> Result<&'n Replica, Error> {
     let Some(replica) = replica_of(nodes, partition) else {
         let text = format!("process {me} has no replica of partition {partition}: ask one that has");
         return Err(Error::err(text));
