@@ -208,6 +208,12 @@ impl Recorder {
         self.history[place].loss_reported = true;
     }
 
+    /// A request got the error that its session goes on without a region, even if the reply is lost with its connection: what
+    /// the client had sent behind it is served without that region, too.
+    pub fn note_degraded(&mut self, request: RequestId) {
+        self.degraded.extend(self.sent.get(&request));
+    }
+
     /// After the error that a session lost dependencies, the session is a causal thread of its own, without an
     /// inherited context (HA-POCC). Nothing is recorded after it.
     pub fn begin_threads_anew(&mut self, gives_up_dependants: bool) {
@@ -225,7 +231,7 @@ impl Recorder {
             for later in self.history[place + 1..].iter_mut().filter(|later| later.session == session) {
                 later.session = last;
                 // It was sent before.
-                later.follows = later.follows.filter(|_| Some(later.invoked) >= responded);
+                later.follows = later.follows.filter(|_| responded.is_some_and(|at| later.invoked >= at));
             }
         }
     }

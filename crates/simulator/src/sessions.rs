@@ -237,6 +237,9 @@ impl<D: Deployment> World<D> {
 
     pub(crate) fn on_reply(&mut self, client: usize, request: RequestId, reply: &ReplyBuf) {
         self.waiting.remove(&request);
+        if is_degraded(reply) {
+            self.recorder.note_degraded(request);
+        }
         if self.unheard.remove(&request) {
             return self.on_timeout(client, request);
         }
@@ -244,7 +247,6 @@ impl<D: Deployment> World<D> {
             return;
         };
         if is_degraded(reply) {
-            self.recorder.degraded.insert(self.clients[client].open[index].place);
             self.clients[client].follows = None;
         }
         let open = &mut self.clients[client].open[index];

@@ -32,6 +32,13 @@ fn a_repetition_from_before_a_checkpoint_is_refused_after_a_restart() {
     assert_passes(include_bytes!("scripts/pocc-repeated-after-a-restart.jsonl"), 46);
 }
 
+/// A client left while its session waited for a region that was cut off. What it had sent behind that ran without what the
+/// session had written before.
+#[test]
+fn what_waits_in_a_session_that_is_closed_does_not_run_with_less_than_it_had_seen() {
+    assert_passes(include_bytes!("scripts/pocc-degraded-unheard.jsonl"), 150);
+}
+
 #[test]
 fn it_keeps_its_promise() {
     assert_keeps_its_promise("pocc", &options(1, 8));

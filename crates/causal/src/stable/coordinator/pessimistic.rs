@@ -117,7 +117,11 @@ impl<S: Times> Coordinator<S> {
         let thread = self.thread(session);
         (thread.seen, thread.abandoned) = (stable, Some(abandoned));
         self.degraded += 1;
-        self.fail(now, number, FailureReason::Degraded, self.degradation(missing), out);
+        let error = self.degradation(missing);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.refuse_unheard(&error, out);
+        }
+        self.fail(now, number, FailureReason::Degraded, error, out);
     }
 
     fn degradation(&self, missing: &Missing) -> Error {

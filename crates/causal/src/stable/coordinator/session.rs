@@ -4,6 +4,7 @@ use super::ask::Ask;
 use crate::stable::Times;
 use crate::stable::message::Work;
 use mvcc::CompactKey;
+use protocol::{Outputs, Protocol};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::{Error, Instant, RequestId, TransactionId};
 
@@ -92,6 +93,16 @@ pub(super) struct Watch<S> {
 }
 
 impl<S: Times> Session<S> {
+    /// The session gets an error after which it may see less than before. If it is being closed, nobody hears that: then
+    /// what waits before its end must not run either, since others would see it without what came before.
+    pub(super) fn refuse_unheard<P: Protocol>(&mut self, error: &Error, out: &mut Outputs<'_, P>) {
+        let is_end = |waiting: &Waiting| matches!(waiting.ask, Ask::Close);
+        if self.queue.iter().any(is_end) {
+            self.queue.iter().filter(|it| !is_end(it)).for_each(|it| out.reply(it.id).error(error));
+            self.queue.retain(is_end);
+        }
+    }
+
     /// Single commands that wait behind this one run as one transaction with it: their steps are added to its own. Returns
     /// their requests.
     pub(super) fn join_riders(&mut self, first: &mut Ask, at_primaries: bool, most: usize) -> Vec<RequestId> {
